@@ -1,24 +1,30 @@
 """How `mlcd.Search(knobs=...)` compares with random search on synthetic functions and jobs, seed by seed.
 
-    python benchmarks/ask_tell.py            # the tables of docs/python.md: seeds 1000 to 1019
-    python benchmarks/ask_tell.py 0 10       # other seeds
+    python benchmarks/ask_tell.py            # seeds 1000 to 1019: writes the record and the tables of docs/python.md
+    python benchmarks/ask_tell.py 0 10       # other seeds: prints the record
 
 Each seed is one pair: the default strategy and random search get the same number of trials. `SEEN` were used while
 the strategy was developed (seeds 0 to 9), `HELD_OUT` were not. Jobs differ for each seed; for them the strategies stop
 by themselves, random search makes 8 trials, and the total of search and work counts.
 """
 
+import json
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from itertools import pairwise, product
 from typing import Any, Literal
 
 import numpy as np
+import pages
 
 import mlcd
 
+RESULT = pages.ROOT / "benchmarks" / "results" / "ask-tell.json"
+PAGE = pages.ROOT / "docs" / "python.md"
+SEEDS = range(1000, 1020)
 Values = Mapping[str, Any]
 
 
@@ -174,6 +180,11 @@ class Pairs:
     def worse(self) -> int:
         return sum(a > b for a, b in zip(self.ours, self.random, strict=True))
 
+    @property
+    def counts(self) -> str:
+        """Better, equal, worse."""
+        return f"{self.better}, {len(self.ours) - self.better - self.worse}, {self.worse}"
+
 
 def compared(function: Function, seeds: Sequence[int]) -> Pairs:
     """The default strategy and random search, seed by seed."""
@@ -242,39 +253,80 @@ def total(knobs: Mapping[str, Any], seed: int, strategy: str) -> float:
     return float(plan.usd) + sum(trial.usd.dollars for trial in search.history)
 
 
-def print_throughput(seeds: Sequence[int]) -> None:
-    print(f"\n| knobs | strategy | total over random's | better, equal, worse of {len(seeds)} | no answer (random) |")
-    print("|---|---|---|---|---|")
+def _functions(seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
+    for kind, functions in (("", SEEN), (" (held out)", HELD_OUT)):
+        for name, function in functions.items():
+            truth, pairs = function.truth(), compared(function, seeds)
+            yield {
+                "function": f"{name}{kind}",
+                "configurations": len(truth),
+                "trials": function.trials,
+                "best": float(truth[0]),
+                "default": pairs.ours,
+                "random": pairs.random,
+            }
+
+
+def _throughput(seeds: Sequence[int]) -> Iterator[dict[str, Any]]:
     for knobs in (TWO_KNOBS, FOUR_KNOBS):
         chance = [total(knobs, seed, "random") for seed in seeds]
         for strategy in ("heterbo", "bayesian"):
             ours = [total(knobs, seed, strategy) for seed in seeds]
-            both = [(a, b) for a, b in zip(ours, chance, strict=True) if math.isfinite(a) and math.isfinite(b)]
-            ratio = math.exp(sum(math.log(a / b) for a, b in both) / len(both))
-            pairs = Pairs(ours=tuple(ours), random=tuple(chance))
-            equal = len(seeds) - pairs.better - pairs.worse
-            print(
-                f"| {', '.join(knobs)} | {strategy} | {ratio:.2f} | {pairs.better}, {equal}, {pairs.worse} "
-                f"| {sum(map(math.isinf, ours))} ({sum(map(math.isinf, chance))}) |",
-                flush=True,
-            )
+            yield {"knobs": ", ".join(knobs), "strategy": strategy, "ours": _finite(ours), "random": _finite(chance)}
+
+
+def _finite(totals: Sequence[float]) -> list[float | None]:
+    return [value if math.isfinite(value) else None for value in totals]
+
+
+def parts() -> pages.Parts:
+    """What the page says of the record, by its name there."""
+    record = json.loads(RESULT.read_text(encoding="utf-8"))
+    count = len(record["seeds"])
+    functions = [
+        f"Measured on {record['date']} with the code of {record['code']}.",
+        "",
+        f"| function | configurations | trials | best | default | random | better, equal, worse of {count} |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in record["functions"]:
+        pairs = Pairs(ours=tuple(row["default"]), random=tuple(row["random"]))
+        functions.append(
+            f"| {row['function']} | {row['configurations']:,} | {row['trials']} | {row['best']:.4g}"
+            f" | {np.median(pairs.ours):.4g} | {np.median(pairs.random):.4g} | {pairs.counts} |"
+        )
+    throughput = [
+        f"| knobs | strategy | total over random's | better, equal, worse of {count} | no answer (random) |",
+        "|---|---|---|---|---|",
+    ]
+    for row in record["throughput"]:
+        ours, chance = ([math.inf if value is None else value for value in row[name]] for name in ("ours", "random"))
+        both = [(a, b) for a, b in zip(ours, chance, strict=True) if math.isfinite(a) and math.isfinite(b)]
+        ratio = math.exp(sum(math.log(a / b) for a, b in both) / len(both))
+        pairs = Pairs(ours=tuple(ours), random=tuple(chance))
+        throughput.append(
+            f"| {row['knobs']} | {row['strategy']} | {ratio:.2f} | {pairs.counts}"
+            f" | {row['ours'].count(None)} ({row['random'].count(None)}) |"
+        )
+    return {PAGE: {"ask-tell": "\n".join(functions), "ask-tell-jobs": "\n".join(throughput)}}
 
 
 def main() -> None:
-    first, last = (int(text) for text in sys.argv[1:3]) if len(sys.argv) > 2 else (1000, 1020)
-    seeds = range(first, last)
-    print(f"| function | configurations | trials | best | default | random | better, equal, worse of {len(seeds)} |")
-    print("|---|---|---|---|---|---|---|")
-    for kind, functions in (("", SEEN), (" (held out)", HELD_OUT)):
-        for name, function in functions.items():
-            truth, pairs = function.truth(), compared(function, seeds)
-            equal = len(seeds) - pairs.better - pairs.worse
-            print(
-                f"| {name}{kind} | {len(truth):,} | {function.trials} | {truth[0]:.4g} | {np.median(pairs.ours):.4g} "
-                f"| {np.median(pairs.random):.4g} | {pairs.better}, {equal}, {pairs.worse} |",
-                flush=True,
-            )
-    print_throughput(seeds)
+    given = sys.argv[1:3]
+    seeds = range(*map(int, given)) if given else SEEDS
+    record = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "code": pages.sources(),
+        "seeds": list(seeds),
+        "functions": list(_functions(seeds)),
+        "throughput": list(_throughput(seeds)),
+    }
+    text = json.dumps(record, indent=1) + "\n"
+    if given:
+        print(text)
+        return
+    RESULT.write_text(text, encoding="utf-8")
+    pages.write(parts())
 
 
 if __name__ == "__main__":

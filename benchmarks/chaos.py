@@ -2,7 +2,6 @@
 
     python benchmarks/chaos.py --runs 20 -o json            # writes benchmarks/results/chaos.json
     python benchmarks/chaos.py --only local:kill-mlcd --seed 3
-    python benchmarks/chaos.py --table                      # the results as docs/chaos.md has them
 
 Each run searches and trains a job of a few seconds (tests/toy_job.py) and is hit once: in a trial or in the training,
 at an instant drawn from the seed. Where mlcd itself died, the run is resumed. Afterwards no process or resource may
@@ -43,6 +42,7 @@ from mlcd.trial.outcome import Status  # noqa: E402
 from mlcd.version import __version__  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results" / "chaos.json"
+PAGE = ROOT / "docs" / "chaos.md"
 BUDGET_USD = 3.0
 DEADLINE_SECONDS = 240.0
 DISK_MIB = 24
@@ -338,6 +338,16 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
+def parts() -> pages.Parts:
+    """What the page says of the stored results, by its name there."""
+    record = json.loads(RESULTS.read_text(encoding="utf-8"))
+    rows = record["rows"]
+    wrong = sum(bool(row["wrong"]) for row in rows)
+    held = "All of the above held in all of them." if not wrong else f"In {wrong} of them something did not hold."
+    made = f"{len(rows)} runs, made on {record['date']} with the code of {record['code']}, seed {record['seed']}."
+    return {PAGE: {"chaos": f"{made} {held}\n\n{table(rows)}"}}
+
+
 def possible(cloud: str, blow: str) -> str:
     """Why a run is not possible here; "" where it is."""
     if cloud == "minicloud" and missing():
@@ -353,11 +363,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="CLOUD:BLOW")
     parser.add_argument("-o", dest="output", choices=("text", "json"), default="text")
-    parser.add_argument("--table", action="store_true", help="show the stored results in Markdown")
     given = parser.parse_args(arguments)
-    if given.table:
-        print(table(json.loads(RESULTS.read_text())["rows"]))
-        return 0
     wanted = [given.only] if given.only else [PLAN[i % len(PLAN)] for i in range(given.runs)]
     rows, skipped = [], []
     for number, what in enumerate(wanted, start=1):

@@ -25,7 +25,10 @@ from itertools import pairwise, permutations
 from pathlib import Path
 from typing import Any
 
-RESULT = Path(__file__).resolve().parent / "results" / "noise-overhead.json"
+import pages
+
+RESULT = pages.ROOT / "benchmarks" / "results" / "noise-overhead.json"
+PAGE = pages.ROOT / "docs" / "progress.md"
 ORDERS = tuple(permutations(("plain", "bare", "watched")))
 NETWORKS = {
     "tiny": "0.6 thousand parameters: a step is hardly more than the exchange",
@@ -140,6 +143,33 @@ def repetition(name: str, form: str, workers: int, rounds: int, block: int) -> d
     }
 
 
+def parts() -> pages.Parts:
+    """What the page says of the record, by its name there."""
+    record = json.loads(RESULT.read_text(encoding="utf-8"))
+    machine, rows = record["machine"], record["rows"]
+    lines = [
+        (
+            f"{record['when'][:10]}, {record['workers']} workers of one thread on {machine['cores']} processors with a"
+            f" load of {machine['load']:.0f}, themselves included; medians of {len(rows[0]['repetitions'])}"
+            " repetitions, in brackets the least and the most."
+        ),
+        "",
+        "| network | topology | a step | measured | slowdown to plain | to bare |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        done = row["repetitions"]
+        step = statistics.median(one["watched_step_ms"] for one in done)
+        every = statistics.median(one["steps_a_measurement"] for one in done)
+        slowdowns = (
+            f"{row[f'median_{name}']:.1%} ({100 * row[f'least_{name}']:.1f} to {100 * row[f'most_{name}']:.1f})"
+            for name in ("slowdown", "slowdown_to_bare")
+        )
+        label = f"{row['network']}: {row['what']}"
+        lines.append(f"| {label} | {row['topology']} | {step:.1f} ms | one in {every:.0f} | {' | '.join(slowdowns)} |")
+    return {PAGE: {"noise-overhead": "\n".join(lines)}}
+
+
 def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--workers", type=int, default=2)
@@ -162,6 +192,7 @@ def main() -> None:
                 rows.setdefault((name, form), []).append(done)
                 print(name, form, {key: round(value, 4) for key, value in done.items()}, flush=True)
     result = {
+        "code": pages.sources(),
         "when": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {"processor": platform.machine(), "cores": os.cpu_count(), "load": os.getloadavg()[0]},
         "workers": given.workers,

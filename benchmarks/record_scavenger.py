@@ -31,7 +31,7 @@ from papers import scavenger
 from papers.scavenger_pictures import PAPER_JOBS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "scavenger.md"
+PAGE, SHORT_PAGE = ROOT / "benchmarks" / "notes" / "scavenger.md", ROOT / "docs" / "scavenger.md"
 RESULT = ROOT / "benchmarks" / "results" / "scavenger.json"
 DIGITS = RESULT.parent / "scavenger" / "scavenger-partial.json"
 DIGITS_BED = RESULT.parent / "scavenger" / "bed.csv"
@@ -243,6 +243,21 @@ def _range(low: str, high: str) -> str:
     return low if low == high else f"{low} and {high}"
 
 
+def bed_text() -> str:
+    """Mean seconds of the real trainings to the target, by batch and nodes; the fastest in bold."""
+    found: dict[tuple[int, int], list[float]] = {}
+    with DIGITS_BED.open(encoding="utf-8") as file:
+        for row in csv.DictReader(file):
+            if row["status"] == "ok":
+                found.setdefault((int(row["batch"]), int(row["nodes"])), []).append(float(row["seconds"]))
+    seconds = {key: statistics.mean(values) for key, values in found.items()}
+    least = min(seconds.values())
+    cells = {key: f"**{value:.1f}**" if value == least else f"{value:.1f}" for key, value in seconds.items()}
+    batches, nodes = (sorted({key[at] for key in cells}) for at in (0, 1))
+    rows = [[str(batch), *(cells.get((batch, count), "-") for count in nodes)] for batch in batches]
+    return "\n".join(_table(["B", *(f"K = {count}" for count in nodes)], rows))
+
+
 def digits_text() -> str:
     """The real runs on the digits, as judged by the rule (recorded) and by their noise (computed from the record)."""
     record = json.loads(DIGITS.read_text(encoding="utf-8"))
@@ -290,7 +305,12 @@ def _firsts(truth: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any],
 
 def parts() -> dict[Path, dict[str, str]]:
     """The tables of the page, by their name there."""
-    return {PAGE: {"results": page_text(json.loads(RESULT.read_text(encoding="utf-8"))), "digits": digits_text()}}
+    results = page_text(json.loads(RESULT.read_text(encoding="utf-8")))
+    short = results.partition("\n### ")[0].replace("](#", f"](../benchmarks/notes/{PAGE.name}#")
+    return {
+        PAGE: {"results": results, "bed": bed_text(), "digits": digits_text()},
+        SHORT_PAGE: {"results": short},
+    }
 
 
 def _held_out(rows: Sequence[ScavengerRow]) -> list[ScavengerRow]:

@@ -1,7 +1,7 @@
 """MLPerf's own LoadGen compared with the product's load generator: the same server, the same scenarios.
 
     pip install mlcommons-loadgen
-    python benchmarks/serve_loadgen.py [--seconds 10] [--rate 100] [-o benchmarks/results/serve-loadgen.json]
+    python benchmarks/serve_loadgen.py [--seconds 10] [--rate 100] [--result benchmarks/results/serve-loadgen.json]
 
 LoadGen decides when requests are sent and computes the statistics; this file only sends them, over the same sockets
 that the product uses. So the comparison covers arrivals, the definition of the scenarios, and percentiles.
@@ -22,12 +22,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import pages
+
 from mlcd.loadgen import LoadInput, Scenario, measure_load, split_cores
 from mlcd.loadgen.wire import Wire, bodies
 from mlcd.server import RunningServer, ServerOptions, start_server
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
 serving_models = import_module("serving_models")
+RESULT = pages.ROOT / "benchmarks" / "results" / "serve-loadgen.json"
+PAGE = pages.ROOT / "docs" / "server.md"
 INPUTS = (LoadInput(name="input", datatype="FP32", shape=(1, 512)),)
 
 
@@ -115,12 +118,32 @@ def by_us(
     return {name: round(value, 3) for name, value in found.items()} | {"errors": result.errors}
 
 
+def parts() -> pages.Parts:
+    """What the page says of the record, by its name there."""
+    record = json.loads(RESULT.read_text(encoding="utf-8"))
+    lines = [
+        (
+            f"{record['date'][:10]}, {record['seconds']:g} s a scenario and round, load average"
+            f" {record['load_average'][0]:g}; `server` at {record['rate']:g} requests a second;"
+            " latencies in ms, LoadGen's and ours:"
+        ),
+        "",
+        "| scenario | median | p99 | errors |",
+        "|---|---|---|---|",
+    ]
+    for row in record["rounds"]:
+        theirs, ours = row["loadgen"], row["ours"]
+        pairs = (f"{theirs[name]:.1f}, {ours[name]:.1f}" for name in ("p50_ms", "p99_ms"))
+        lines.append(f"| {row['scenario']} | {' | '.join(pairs)} | {theirs['errors']}, {ours['errors']} |")
+    return {PAGE: {"loadgen": "\n".join(lines)}}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--rate", type=float, default=100)
     parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("-o", "--output", type=Path)
+    parser.add_argument("--result", type=Path, default=RESULT)
     arguments = parser.parse_args()
     try:
         loadgen = import_module("mlperf_loadgen")
@@ -141,14 +164,14 @@ def main() -> None:
                     print(json.dumps(rounds[-1]), flush=True)
     result = {
         "what": "mlcommons-loadgen and mlcd.loadgen on one server: mlp-deep, batch 8, one processor each",
+        "code": pages.sources(),
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "load_average": [round(value, 1) for value in os.getloadavg()],
         "rate": arguments.rate,
         "seconds": arguments.seconds,
         "rounds": rounds,
     }
-    if arguments.output:
-        arguments.output.write_text(json.dumps(result, indent=2) + "\n")
+    arguments.result.write_text(json.dumps(result, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

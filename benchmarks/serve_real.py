@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import onnxruntime
+import pages
 from serve_cpu import HELD_OUT, turn
 from serving_models import MODELS, build
 
@@ -35,6 +36,8 @@ from mlcd.store.store import Store
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Measurement
 
+RESULT = pages.ROOT / "benchmarks" / "results" / "serve-real.json"
+PAGE = pages.ROOT / "docs" / "serve.md"
 SLO = "100ms"
 TRIALS = 6
 CONFIRM_SECONDS, CONFIRM_ROUNDS = 10.0, 3
@@ -156,11 +159,30 @@ def compare(name: str, model: Path, strategies: list[str], home: Path) -> dict[s
     }
 
 
+def parts() -> pages.Parts:
+    """What the page says of the record, by its name there."""
+    record = json.loads(RESULT.read_text(encoding="utf-8"))
+    strategies = list(record["models"][0]["searches"])
+    about = record["about"]
+    heads = "".join(f" choice of `{strategy}` | load tests | choice / best |" for strategy in strategies)
+    lines = [
+        f"Measured on {about['measured']} with the code of {about['code']}; most requests per dollar, {about['slo']}.",
+        "",
+        f"| model |{heads}",
+        "|---|" + "---|---|---|" * len(strategies),
+    ]
+    for model in record["models"]:
+        searches = (model["searches"][strategy] for strategy in strategies)
+        cells = (f"{run['choice'] or 'none'} | {run['trials']} | {run['ratio']:.3f}" for run in searches)
+        lines.append(f"| {model['model']} | {' | '.join(cells)} |")
+    return {PAGE: {"real": "\n".join(lines)}}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
     parser.add_argument("names", nargs="*", default=list(HELD_OUT))
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "serve-real.json")
+    parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--strategies", default="falcon")
     parser.add_argument("--lock", type=Path, default=Path(tempfile.gettempdir()) / "mlcd-measure")
     arguments = parser.parse_args()
@@ -177,6 +199,7 @@ def main() -> None:
             "trials": TRIALS,
             "trial_seconds": SERVING_TRIAL.seconds,
             "measured": time.strftime("%Y-%m-%d"),
+            "code": pages.sources(),
             "onnxruntime": onnxruntime.__version__,
             "machine": platform.machine(),
         }

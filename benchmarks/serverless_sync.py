@@ -1,6 +1,6 @@
 """Real trainings on functions of this machine: do they reach their target, and what do stragglers and failures change?
 
-    python benchmarks/serverless_sync.py --out benchmarks/results/serverless-sync.json
+    python benchmarks/serverless_sync.py [--parts workloads,stragglers] [--seeds 2]
 
 workloads   each model with 8 functions or more, their number changing between epochs; without failures, and with a
             tenth of all calls killed. Steps are counted: all steps of the samples are applied, whatever dies.
@@ -11,15 +11,18 @@ calibration epochs of one workload over numbers of functions and memory sizes, a
 
 import argparse
 import json
+import os
 import platform
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 
 from mlcd.catalog.functions import function_prices
 from mlcd.clouds.functions.lithops.call import Faults, Sync
@@ -33,6 +36,8 @@ from mlcd.workloads.data import shuffled
 from mlcd.workloads.made import MADE
 from mlcd.workloads.model import BUILT_IN
 
+RESULT = pages.ROOT / "benchmarks" / "results" / "serverless-sync.json"
+PAGE = pages.ROOT / "docs" / "serverless.md"
 FLEETS = (8, 12, 10)
 TASKS: dict[str, tuple[int, float]] = {"logistic": (256, 0.36), "lenet": (64, 0.05), "text-cnn": (64, 0.35)}
 """Batch and target loss of each; the targets are losses that one process reaches in 4 to 6 epochs."""
@@ -174,6 +179,42 @@ def _line(row: dict[str, Any]) -> str:
     )
 
 
+def parts() -> pages.Parts:
+    """What the page says of the record, by its name there."""
+    record = json.loads(RESULT.read_text(encoding="utf-8"))
+    return {PAGE: {"workloads": _workloads_text(record), "stragglers": _stragglers_text(record["stragglers"])}}
+
+
+def _workloads_text(record: dict[str, Any]) -> str:
+    rows = record["workloads"]
+    lines = [
+        f"Measured on {record['date']} with the code of {record['code']} ({record['machine']}).",
+        "",
+        "| model | target loss | epochs, no call dies | epochs, a tenth dies |",
+        "|---|---|---|---|",
+    ]
+    for name in dict.fromkeys(row["workload"] for row in rows):
+        of = [row for row in rows if row["workload"] == name]
+        cells = (
+            ", ".join(f"{r['epochs']}" if r["reached"] else "not reached" for r in of if r["fail_share"] == share)
+            for share in (0.0, 0.1)
+        )
+        lines.append(f"| `{name}` | {of[0]['target_loss']:g} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _stragglers_text(rows: list[dict[str, Any]]) -> str:
+    modes = list(dict.fromkeys(row["sync"] for row in rows))
+    lines = [f"| trouble |{''.join(f' `{mode}` |' for mode in modes)}", "|---|" + "---|" * len(modes)]
+    for trouble in dict.fromkeys(row["trouble"] for row in rows):
+        cells = (
+            ", ".join(f"{r['seconds']:.1f}" for r in rows if (r["trouble"], r["sync"]) == (trouble, mode))
+            for mode in modes
+        )
+        lines.append(f"| {trouble} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def summary(result: dict[str, Any]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for row in result.get("stragglers", ()):
@@ -194,7 +235,7 @@ def summary(result: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--parts", default="workloads,stragglers,calibration")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--model", default="lenet", choices=sorted(TASKS), help="of the part about stragglers")
@@ -202,7 +243,8 @@ def main() -> None:
     given = parser.parse_args()
     seeds = range(given.seeds)
     result: dict[str, Any] = json.loads(given.out.read_text()) if given.out.exists() else {}
-    result["machine"] = f"{platform.machine()}, 2 processors, Lithops localhost"
+    result["machine"] = f"{platform.machine()}, {os.cpu_count()} processors, Lithops localhost"
+    result |= {"date": f"{datetime.now(UTC):%Y-%m-%d}", "code": pages.sources()}
     parts = given.parts.split(",")
     if "calibration" in parts or "calibration" not in result:  # short, and recorded in the same file
         result["calibration"] = calibration(given.repeats)

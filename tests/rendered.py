@@ -2,7 +2,8 @@
 
 from mlcd.findings import shown
 from mlcd.report import as_json, batches, html, pictures, serverless_html, serving_html, text_plot, verdict
-from mlcd.report.pictures import WIDE, PictureKind
+from mlcd.report.page import WIDE
+from mlcd.report.pictures import PictureKind
 from mlcd.run.run import EpochRun, SearchRun
 
 

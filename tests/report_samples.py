@@ -290,6 +290,14 @@ def run_failed_run() -> SearchRun:
     return replace(with_attempts(made, lost, failed), status=Status.RUN_FAILED)
 
 
+def missing_output_run() -> SearchRun:
+    """A real training that ended by itself without the model that its job file names."""
+    made = lost_run()
+    final = made.attempts[-1]
+    bare = replace(final, missing_outputs=("model.pt", "metrics.json"), kept_folder="/home/work/run/workdir")
+    return replace(with_attempts(made, *made.earlier, bare), status=Status.OUTPUT_MISSING)
+
+
 def lost_run() -> SearchRun:
     """A real training that died with mlcd, and was done by a second one."""
     made = run_failed_run()
@@ -450,6 +458,7 @@ SAMPLES = {
     "interrupted": interrupted_run,
     "overran": overran_run,
     "run-failed": run_failed_run,
+    "output-missing": missing_output_run,
     "lost": lost_run,
     "given-up": given_up_run,
     "hostile": hostile_run,

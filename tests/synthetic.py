@@ -157,16 +157,17 @@ class ScriptedCloud:
 
 @dataclass(frozen=True, kw_only=True)
 class Listed:
-    """Tries a list in order, as far as it is allowed."""
+    """Tries a list in order, as far as it is allowed, at most `at_once` in a round."""
 
     name: ClassVar[str] = "listed"
     configs: tuple[Config, ...]
     guarded: bool = True
     answer: Plan | None = None
+    at_once: int | None = None
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         rest = [c for c in self.configs if c not in history.tried and remaining.allowed[problem.space.index[c]]]
-        return tuple(Suggestion(config=c, reason="listed") for c in rest[:count])
+        return tuple(Suggestion(config=c, reason="listed") for c in rest[:count][: self.at_once])
 
     def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
         return self.answer or best_fitting(problem, history, remaining)

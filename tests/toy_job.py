@@ -141,10 +141,10 @@ class Toy:
         trial: str = TRIAL,
         search: str = "noise: 0.02, assurance: 0.99",
     ) -> Path:
-        """A job that trains `samples`; every node costs `usd_per_second`."""
+        """A job that trains `samples`; every node costs `usd_per_second`. A limit of "" is none."""
         hourly = f"{float(usd_per_second) * 3600:g} USD"
         prices = ", ".join(f"{name}: {hourly}" for name in types)
-        limits = f"budget: {budget}" + (f", deadline: {deadline}" if deadline else "")
+        limits = "".join(f", {name}: {at}" for name, at in (("budget", budget), ("deadline", deadline)) if at)
         speeds = json.dumps(json.dumps({str(n): speed for n, speed in self.speeds.items()}))
         lines = [
             "name: toy",
@@ -159,7 +159,7 @@ class Toy:
             f"job: {{samples: {samples}, batch: {BATCH}}}",
             f"checkpoints: {str(checkpoints).lower()}",
             "outputs: [model.json]",
-            f"goal: {{minimize: time, {limits}}}",
+            f"goal: {{minimize: time{limits}}}",
             f"search: {{{search}, trial: {{{trial}}}}}",
         ]
         file = self.folder / "job.yaml"
@@ -290,9 +290,12 @@ class Toy:
     def _progressing(self, started: "Started", leases: int) -> Path:
         self.until(started, lambda: len(self.leases()) >= leases)
         lease = self.leases()[leases - 1]
-        base = json.loads((lease / "job.json").read_text())["base_samples"]
-        self.until(started, lambda: self.samples(lease) > base)
+        self.until(started, lambda: self.has_progressed(lease))
         return lease
+
+    def has_progressed(self, lease: Path) -> bool:
+        """Whether the lease's job has reported progress of its own."""
+        return self.samples(lease) > json.loads((lease / "job.json").read_text())["base_samples"]
 
     def until(self, started: "Started | None", condition: Callable[[], bool]) -> None:
         """Wait until the condition holds. Raises AssertionError when mlcd ends before, or on timeout."""

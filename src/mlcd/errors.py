@@ -5,6 +5,7 @@ MlcdError                    exit 1
 │   ├── SpecError                     names file, line, field, value, what is allowed
 │   └── CatalogError                  the same for a catalog file
 ├── ProviderError            exit 7   fix credentials, quota or the provider
+│   └── MissingExtra                  install an optional part of mlcd
 ├── StoreError               exit 1   the state under $MLCD_HOME cannot be read or written
 ├── RunBusy                  exit 1   another process works on this run
 └── Interrupted              exit 130 resume the run
@@ -67,6 +68,10 @@ class ProviderError(MlcdError):
     """The cloud cannot be used: missing credentials, unknown service, or access refused."""
 
     exit_code = 7
+
+
+class MissingExtra(ProviderError):
+    """An optional part of mlcd is not installed; the text has the command that installs it."""
 
 
 class StoreError(MlcdError):

@@ -2,11 +2,20 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from mlcd.run.money import Money
+from mlcd.run.run import Run
 from mlcd.run.step import Step
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunBegan:
+    """A run is stored and starts now, or continues: it then has steps that ended earlier."""
+
+    run: Run[Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +60,14 @@ class Warned:
     text: str
 
 
-Event = StepStarted | StepEnded | SearchEnded | RunProgress | Warned
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """The run has ended, or stopped after its search; everything about it is stored. Not sent when interrupted."""
+
+    run: Run[Any]
+
+
+Event = RunBegan | StepStarted | StepEnded | SearchEnded | RunProgress | Warned | RunEnded
 Observer = Callable[[Event], None]
 
 

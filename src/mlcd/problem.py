@@ -139,7 +139,8 @@ class Problem:
                   same types showed; empty if none is known
     blueprint     what is known of network and machines in advance; None if nothing is
     keeps_work    whether a trial's work counts: the training continues from its checkpoint
-    beside        whether the training starts on the first deployment that fits, and further trials run beside it
+    beside        whether the training starts on the first deployment that fits, and further trials run beside it; their
+                  work is lost, that of trials without a training beside them is kept (mlcd.run.kept_work)
     restart_seconds  expected time to move a training to other nodes: save, release, start, load
     work_known    False until the first trial has reported work_samples; until then work_samples is a placeholder
     work_error    standard error of log work_samples, if work_samples is an estimate of when a target will be met
@@ -232,6 +233,10 @@ class Problem:
         if samples <= 0:
             return self
         return replace(self, work_samples=max(self.work_samples - samples, self.work_samples * LEAST_WORK_SHARE))
+
+    def is_done_by(self, samples: float) -> bool:
+        """Whether `samples` are all of its work, as far as that is known in advance."""
+        return self.work_known and self.target is None and samples >= self.work_samples
 
     def worth(self, config: Config) -> float:
         """What a sample on `config` counts for, in samples of `work_samples`."""

@@ -290,6 +290,14 @@ def format_seconds(seconds: float) -> str:
     return f"{days} d" + (f" {hours} h" if hours and days < 10_000 else "")
 
 
+def latency_text(seconds: float) -> str:
+    """`8.4 ms`, `120 ms`, `1.2 s`."""
+    milliseconds = seconds * 1000
+    if milliseconds >= 999.5:
+        return f"{seconds:.3g} s"
+    return f"{milliseconds:.3g} ms"
+
+
 def speed_text(samples_per_second: float) -> str:
     """Three significant digits: `1,230`, `45.6`, `0.0123`, very large and small ones `1e+300`. Without its unit."""
     if samples_per_second <= 0:

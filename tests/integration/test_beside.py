@@ -13,6 +13,7 @@ from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role, Step
 from mlcd.trial.outcome import Status
+from mlcd.trial.trial import Failure, FailureKind
 
 pytestmark = [
     pytest.mark.waits,
@@ -22,12 +23,15 @@ pytestmark = [
 SEARCH = "noise: 0.02, assurance: 0.99, strategy: exhaustive, work: beside, restart_minutes: 0.05"
 
 
+LONG_TRIAL = "minutes: 0.1, extension: 3, watchdog_minutes: 0.5, precision: 0.5, retries: 2"
+
+
 def toy_with(folder: Path, speeds: dict[int, float]) -> Toy:
     return Toy(folder, speeds=speeds, program=SHARED_CPUS + MAIN)
 
 
-def job(toy: Toy, *, nodes: str = "[1, 2]", samples: int = 12_000, **others: Any) -> Path:
-    return toy.job_file(search=SEARCH, nodes=nodes, samples=samples, **others)
+def job(toy: Toy, *, nodes: str = "[1, 2]", samples: int = 12_000, budget: str = "", **others: Any) -> Path:
+    return toy.job_file(search=SEARCH, nodes=nodes, samples=samples, budget=budget, **others)
 
 
 def trainings(record: SearchRun) -> list[Step]:
@@ -50,7 +54,7 @@ def run_with_progress_beside_the_trial(toy: Toy, file: Path) -> Started:
     """A run to its end; the trial on two nodes makes no step before the training beside it has made some."""
     toy.tell("wait-2")
     with toy.mlcd("train", file) as run:
-        toy.until(run, lambda: any(toy.samples(lease) > 0 for lease in toy.leases()[1:]))
+        toy.until(run, lambda: any(map(toy.has_progressed, toy.leases()[1:])))
         toy.untell("wait-2")
         assert run.wait() == 0, run.said
     return run
@@ -58,19 +62,22 @@ def run_with_progress_beside_the_trial(toy: Toy, file: Path) -> Started:
 
 def test_a_training_that_stays_keeps_its_nodes_from_round_to_round(tmp_path: Path) -> None:
     toy = toy_with(tmp_path, {1: 1000.0, 2: 900.0, 3: 800.0})
-    run = run_with_progress_beside_the_trial(toy, job(toy, samples=16_000))
+    run = run_with_progress_beside_the_trial(toy, job(toy, samples=20_000))
     record = toy.record()
     assert record.status is Status.DONE
     first, last = trainings(record)
     assert (first.final.ending, last.final.ending) == (Ending.CONTINUED, Ending.DONE)
     assert first.round == record.trials[1].round
     assert len(toy.leases()) == 3  # two trials and one training
-    assert bases(toy) == [0, 0, 0]  # a trial beside the training starts afresh, and is thrown away
+    # The first trial is a part of the training; the one beside the training starts afresh, and is thrown away.
+    kept = record.trials[0].trial.reached_samples
+    assert kept > 0
+    assert sorted(bases(toy)) == [0, 0, kept]
     (whole,) = record.attempts
     assert whole.seconds == pytest.approx(first.final.seconds + last.final.seconds)
     assert whole.usd == first.price.for_seconds(whole.seconds)
-    assert 0 < first.final.reached_samples < 16_000
-    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 320}
+    assert kept < first.final.reached_samples < 20_000
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 400}
     # The deadline is used once: search and training took less than their sum.
     assert record.total_seconds < record.search_seconds + whole.seconds
     check_books(record, toy)
@@ -90,13 +97,42 @@ def test_a_training_moves_through_its_checkpoint_where_a_trial_shows_that_it_pay
     check_books(record, toy)
 
 
+def test_under_a_budget_each_trial_continues_the_training(tmp_path: Path) -> None:
+    toy = toy_with(tmp_path, {1: 1000.0, 2: 900.0, 3: 800.0})
+    run = toy.run("train", job(toy, nodes="[1, 2, 3]", budget="30 USD"))
+    assert run.wait() == 0, run.said
+    record = toy.record()
+    saved = [step.trial.reached_samples for step in record.trials]
+    assert saved == sorted(saved)
+    assert bases(toy) == [0, *saved]
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 240}
+    check_books(record, toy)
+
+
+def test_a_run_killed_in_a_trial_that_is_part_of_the_training_loses_nothing_saved(tmp_path: Path) -> None:
+    toy = toy_with(tmp_path, {1: 500.0, 2: 450.0})
+    with toy.mlcd("train", job(toy, budget="30 USD", trial=LONG_TRIAL)) as run:
+        toy.until(run, lambda: bool(list(toy.home.glob("work/*/leases/*/checkpoint/step-*/mlcd.json"))))
+        run.kill()
+    toy.until_nothing_runs()
+    run = toy.run("resume", toy.run_id)
+    assert run.wait() == 0, run.said
+    record = toy.record()
+    assert record.status is Status.DONE
+    lost, again, *_ = (step.trial for step in record.trials)
+    assert isinstance(lost, Failure)
+    assert lost.kind is FailureKind.LOST
+    assert 0 < lost.reached_samples < again.reached_samples
+    assert bases(toy)[1] == lost.reached_samples
+    check_books(record, toy)
+
+
 @pytest.mark.parametrize("how", ["killed", "interrupted"])
 def test_a_run_that_ends_beside_a_trial_is_resumed_from_the_checkpoint(tmp_path: Path, how: str) -> None:
     toy = toy_with(tmp_path, {1: 500.0, 2: 450.0})
-    long = "minutes: 0.1, extension: 3, watchdog_minutes: 0.5, precision: 0.5, retries: 2"
-    with toy.mlcd("train", job(toy, trial=long)) as run:
+    with toy.mlcd("train", job(toy, trial=LONG_TRIAL)) as run:
         toy.until(run, lambda: toy.count("finals_started") == 1)
-        toy.until(run, lambda: len(toy.leases()) == 3 and all(toy.samples(lease) > 0 for lease in toy.leases()[1:]))
+        toy.until(run, lambda: len(toy.leases()) == 3 and all(map(toy.has_progressed, toy.leases()[1:])))
         (training,) = (lease for lease in toy.leases()[1:] if not (lease / "node-1").exists())
         toy.until(run, lambda: any("checkpoint" in line for line in lines_of(training / "progress.jsonl")))
         if how == "killed":
@@ -110,7 +146,7 @@ def test_a_run_that_ends_beside_a_trial_is_resumed_from_the_checkpoint(tmp_path:
     record = toy.record()
     assert record.status is Status.DONE
     lost, *_, last = record.attempts
-    assert lost.ending is Ending.LOST
+    assert lost.ending is (Ending.LOST if how == "killed" else Ending.INTERRUPTED)
     assert last.is_done
     assert lost.reached_samples > 0
     assert max(bases(toy)) > 0

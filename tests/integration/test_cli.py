@@ -200,7 +200,11 @@ def test_init_writes_a_job_that_runs_and_keeps_what_is_there(mlcd: Mlcd, folder:
     assert refused.code == 2
     assert "--force" in refused.err
     assert (folder / "job.yaml").read_text() == SMALL
-    assert mlcd("init", "--force", "-o", "json").json == {"file": "job.yaml"}
+    assert mlcd("init", "--force", "-o", "json").json == {
+        "file": "job.yaml",
+        "template": "simulated",
+        "command": "mlcd train job.yaml",
+    }
     assert (folder / "job.yaml").read_text(encoding="utf-8") == template()
 
 
@@ -285,11 +289,11 @@ def test_check_reports_what_works(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -
     told = mlcd("check", "-o", "json").json
     assert told["ok"]
     assert {"what", "state", "text"} == set(told["findings"][0])
-    monkeypatch.setattr("mlcd.cli.check.find_spec", lambda name: None)
+    monkeypatch.setattr("mlcd.extras.find_spec", lambda name: None)
     monkeypatch.setattr("mlcd.cli.check.OLD_DAYS", -1)
     monkeypatch.setattr("mlcd.cli.catalog.OLD_DAYS", -1)
     again = mlcd("check").out
-    assert "pip install 'mlcd[compare]'" in again
+    assert "scikit-learn" in again
     assert "OLD, check them before you spend" in again
 
 

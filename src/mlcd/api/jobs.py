@@ -23,6 +23,7 @@ from mlcd.schedulers.scheduler import Scheduler
 from mlcd.search.strategy import Strategy
 from mlcd.store.store import RunSummary, Store
 from mlcd.store.store import home as default_home
+from mlcd.track import tracked
 from mlcd.units import Usd
 
 Home = str | os.PathLike[str] | None
@@ -44,6 +45,7 @@ def train(
     home: Home = None,
     progress: bool = False,
     observer: Observer | None = None,
+    track: str | Sequence[str] = (),
     yes: bool = False,
     search_only: bool = False,
     reuse: bool | None = None,
@@ -57,6 +59,7 @@ def train(
     home      where runs are kept; None is $MLCD_HOME, else ~/.mlcd
     progress  True writes progress lines to standard error
     observer  called with each mlcd.events.Event as it happens
+    track     trackers that are told of the run: "mlflow", "wandb", or both in a list
     yes       permission to spend real money; clouds that charge need it
     search_only  stop when the search has chosen; `mlcd.resume` then trains there
     reuse     whether trials of the same job in earlier runs count; None: where trials cost real money
@@ -84,7 +87,7 @@ def train(
         reuse=None if reuse is None else check_flag("reuse", reuse),
     )
     only = check_flag("search_only", search_only)
-    return Result(_begun(prepared, home, progress, observer, yes=yes, search_only=only))
+    return Result(_begun(prepared, home, progress, observer, track, yes=yes, search_only=only))
 
 
 def serve(
@@ -101,6 +104,7 @@ def serve(
     home: Home = None,
     progress: bool = False,
     observer: Observer | None = None,
+    track: str | Sequence[str] = (),
 ) -> ServeResult:
     """Find the best way to serve a model on this machine with real load tests; the same as `mlcd serve`.
 
@@ -112,6 +116,7 @@ def serve(
     home      where runs are kept; None is $MLCD_HOME, else ~/.mlcd
     progress  True writes progress lines to standard error
     observer  called with each mlcd.events.Event as it happens
+    track     trackers that are told of the run: "mlflow", "wandb", or both in a list
 
     slo, rate, trials, budget, deadline and strategy override the job's own. No server keeps running.
 
@@ -123,7 +128,7 @@ def serve(
     )
     check_seed(seed)
     prepared = kind_of(Kind.SERVE).prepare(spec, seed=seed, folder=_home(home), strategy=_object(strategy))
-    return ServeResult(_begun(prepared, home, progress, observer, yes=True))
+    return ServeResult(_begun(prepared, home, progress, observer, track, yes=True))
 
 
 def serverless(
@@ -140,6 +145,7 @@ def serverless(
     home: Home = None,
     progress: bool = False,
     observer: Observer | None = None,
+    track: str | Sequence[str] = (),
     yes: bool = False,
 ) -> ServerlessResult:
     """Train on functions, choosing their number and memory before every epoch; the same as `mlcd serverless`.
@@ -150,6 +156,7 @@ def serverless(
     strategy   a scheduler's name with options, or a scheduler object
     progress   True writes progress lines to standard error
     observer   called with each mlcd.events.Event as it happens
+    track      trackers that are told of the run: "mlflow", "wandb", or both in a list
     yes        permission to spend real money; clouds that charge need it
 
     on, budget, deadline, strategy, sync, functions and memory override the job's own.
@@ -169,7 +176,7 @@ def serverless(
     )
     check_seed(seed)
     prepared = kind_of(Kind.SERVERLESS).prepare(spec, seed=seed, folder=_home(home), strategy=_object(strategy))
-    return ServerlessResult(_begun(prepared, home, progress, observer, yes=yes))
+    return ServerlessResult(_begun(prepared, home, progress, observer, track, yes=yes))
 
 
 def resume(
@@ -178,6 +185,7 @@ def resume(
     home: Home = None,
     progress: bool = False,
     observer: Observer | None = None,
+    track: str | Sequence[str] = (),
     strategy: Strategy | Scheduler | None = None,
     on: CloudPlugin | None = None,
     envs: Mapping[str, str] | None = None,
@@ -187,6 +195,7 @@ def resume(
     A run that stopped after its search (`search_only`) trains on what that chose.
 
     strategy, on  the objects that the run was started with, if any
+    track         trackers that are told of the run, its earlier steps included
     envs          values of the job's environment variables, where they changed or are no longer known
 
     Returns and raises the same as the function that started the run, and raises RunBusy if another process works on
@@ -205,7 +214,7 @@ def resume(
         objects = {name: value for name, value in (("strategy", strategy), ("cloud", on)) if value is not None}
         stored = store.spec(run.run_id, envs=envs)
         prepared = kind.prepare_again(run, stored, store.folder, **objects)
-        with _observer(prepared, progress, observer) as watching:
+        with _observer(prepared, progress, observer, track) as watching:
             return result_of(continue_run(run, prepared, store=store, observer=watching))
 
 
@@ -230,6 +239,7 @@ def _begun(
     home: Home,
     progress: bool,
     observer: Observer | None,
+    track: str | Sequence[str],
     *,
     yes: bool,
     search_only: bool = False,
@@ -237,7 +247,7 @@ def _begun(
     if not check_flag("yes", yes) and prepared.charged:
         most = prepared.problem.goal.most_spent
         raise BadInput(f"yes: this would spend real money on {prepared.cloud} ({most}); give yes=True")
-    with Store(_home(home)) as store, _observer(prepared, progress, observer) as watching:
+    with Store(_home(home)) as store, _observer(prepared, progress, observer, track) as watching:
         return begin(prepared, store=store, observer=watching, search_only=search_only)
 
 
@@ -249,8 +259,10 @@ def _check_watching(progress: bool, observer: Observer | None) -> None:
 
 
 @contextmanager
-def _observer(prepared: Prepared[Any], progress: bool, observer: Observer | None) -> Iterator[Observer]:
-    """One observer for the caller's observer and progress on standard error, both optional."""
+def _observer(
+    prepared: Prepared[Any], progress: bool, observer: Observer | None, track: str | Sequence[str]
+) -> Iterator[Observer]:
+    """One observer for the caller's observer, progress on standard error and trackers, all optional."""
     with ExitStack() as leaving:
         watching = [observer] if observer is not None else []
         if progress:
@@ -261,7 +273,7 @@ def _observer(prepared: Prepared[Any], progress: bool, observer: Observer | None
             for each in watching:
                 each(event)
 
-        yield tell
+        yield leaving.enter_context(tracked((track,) if isinstance(track, str) else track, tell))
 
 
 def _text(value: Any) -> Any:

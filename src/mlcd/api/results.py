@@ -89,7 +89,7 @@ class _Shown:
 
         Training: `speed` over nodes with the search path, `money` over trials, the time-money `tradeoff`; if the
         batch was chosen also `batches`, a curve per batch over the nodes, and `batches-repriced`, the same under the
-        other price policy. Functions: `epochs`.
+        other price policy. Serving: `latency`. Functions: `epochs`.
 
         Raises BadInput for an unknown picture.
         """
@@ -171,6 +171,14 @@ class ServerlessResult(_Shown):
     def epochs(self) -> tuple[Epoch, ...]:
         """The completed epochs with functions, loss, time and money; see also `record.failed_epochs`."""
         return self.record.epochs
+
+    @property
+    def model(self) -> Path | None:
+        """The trained model: its parameters as one float32 vector, for numpy.load. None if nothing was really trained.
+
+        PyTorch: torch.nn.utils.vector_to_parameters(torch.from_numpy(numpy.load(path)), module.parameters())
+        """
+        return Path(self.record.model_file) if self.record.model_file else None
 
     def __repr__(self) -> str:
         loss = f", loss {self.epochs[-1].loss:.4g}" if self.epochs else ""

@@ -120,7 +120,7 @@ def table_cloud(workload: ReplayWorkload, protocol: TrainProtocol, *, seed: int)
 def sim_case(source: SimWorkload, protocol: TrainProtocol, *, seed: int) -> tuple[TrainTruth, Cloud]:
     """A simulated job with its work scaled so that the fastest training takes the protocol's hours."""
     job, name = source.job, source.name
-    offered = load_catalog().select(source.instances, cloud="aws")
+    offered = load_catalog(refreshed=False).select(source.instances, cloud="aws")
     most = min(source.max_nodes, protocol.most_nodes or source.max_nodes)
     for names in _drawn_types(tuple(i.name for i in offered), name, protocol, seed):
         instances = [i for i in offered if i.name in names]
@@ -170,7 +170,7 @@ def _speeds(other: Source, problem: Problem) -> dict[Config, float]:
     if isinstance(other, ReplayWorkload):
         return {c: 1 / s for c in problem.space if (s := other.seconds.get(c)) is not None}
     names = {config.instance for config in problem.space}
-    instances = {i.name: i for i in load_catalog().select(("*",), cloud="aws") if i.name in names}
+    instances = {i.name: i for i in load_catalog(refreshed=False).select(("*",), cloud="aws") if i.name in names}
     cloud = SimCloud(cloud="aws", instances=instances, job=other.job)
     return {c: speed for c in problem.space if (speed := cloud.true_samples_per_second(c)) is not None}
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
 from mlcd.catalog.instance import Instance
-from mlcd.catalog.sets import DEFAULTS, POPULAR, cloud_of
+from mlcd.catalog.sets import DEFAULT_SETS, POPULAR, cloud_of
 from mlcd.errors import CatalogError, SpecError, nearest
 
 
@@ -51,8 +51,8 @@ class Catalog:
         return found
 
     def default_types(self, cloud: str) -> tuple[str, ...]:
-        """The patterns to use for a cloud when a job names no types."""
-        return DEFAULTS.get(cloud, ("*",))
+        """The patterns for a job that names no types: the current GPUs and CPUs, or every type of another cloud."""
+        return tuple(name for kind in DEFAULT_SETS if self.sets.get(name := f"{cloud}-{kind}")) or ("*",)
 
     def select(self, patterns: Iterable[str], *, cloud: str) -> tuple[Instance, ...]:
         """The types of `cloud` that match the patterns, without duplicates, in the order of the patterns.

@@ -7,6 +7,8 @@ from mlcd.units import Usd
 
 INFERENCE_ONLY = ("Inferentia", "Inferentia2")
 """Accelerators whose SDK does not train (AWS: Inferentia is for inference, Trainium for training)."""
+NOT_GPUS = ("Inferentia", "Trainium", "TPU")
+"""How the names of accelerators begin that are no GPUs: they need software of their own."""
 BURSTABLE = {
     "aws": ("t2.", "t3.", "t3a.", "t4g."),
     "azure": ("Standard_B",),
@@ -48,6 +50,11 @@ class Instance:
     def price(self, *, spot: bool) -> Usd | None:
         """USD per hour of one node; None if there is no spot market."""
         return self.spot_usd_per_hour if spot else self.usd_per_hour
+
+    @property
+    def has_gpu(self) -> bool:
+        """Whether its accelerators are GPUs."""
+        return self.accelerators > 0 and not (self.accelerator or "").startswith(NOT_GPUS)
 
     @property
     def unfit_for_training(self) -> str:

@@ -4,7 +4,7 @@ import csv
 import io
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 from pathlib import Path
@@ -12,9 +12,10 @@ from typing import NamedTuple, NoReturn
 
 from mlcd.catalog.catalog import Catalog
 from mlcd.catalog.instance import Instance
+from mlcd.catalog.refresh import refreshed_prices, with_prices
 from mlcd.catalog.sanity import implausibility
 from mlcd.catalog.sets import resolve_sets
-from mlcd.errors import CatalogError, SpecError, nearest
+from mlcd.errors import CatalogError, SpecError, StoreError, nearest
 from mlcd.units import Usd
 from mlcd.untrusted import Malformed, read_named
 
@@ -34,14 +35,16 @@ class _Row(NamedTuple):
     cells: Mapping[str, str]
 
 
-def load_catalog(override: Path | None = None) -> Catalog:
-    """The packaged catalog, with the rows of `override` (a CSV or YAML file; else $MLCD_CATALOG) on top.
+def load_catalog(override: Path | None = None, *, refreshed: bool = True) -> Catalog:
+    """The packaged catalog at refreshed prices, with the rows of `override` (CSV or YAML; else $MLCD_CATALOG) on top.
+
+    refreshed  whether prices that `mlcd catalog refresh` has fetched count; benchmarks use those of the snapshot
 
     A row is identified by (cloud, name). If the snapshot has that row, empty cells keep the snapshot's value (`none`
     removes a spot price or an accelerator). Otherwise the row is a new type and needs every field of REQUIRED. Raises
     CatalogError for a file that cannot be read or a row that fails the sanity checks.
     """
-    base = _packaged()
+    base = _with_refreshed(_packaged()) if refreshed else _packaged()
     if override is None and (path := os.environ.get("MLCD_CATALOG")):
         override = Path(path)
     if override is None:
@@ -61,6 +64,18 @@ def load_catalog(override: Path | None = None) -> Catalog:
         notes=(*base.notes, f"{len(seen)} rows are from {override}."),
         sets=base.sets,
     )
+
+
+def _with_refreshed(base: Catalog) -> Catalog:
+    """The catalog at the prices that were fetched last; a file of them that cannot be used is only noted."""
+    try:
+        found = refreshed_prices()
+    except (CatalogError, StoreError) as error:
+        return replace(base, notes=(f"{error}: the packaged prices are used.", *base.notes))
+    if found is None or found.date < base.date:
+        return base
+    notes = (found.note, *(f"Kept at its old price: {line}." for line in found.kept), *base.notes)
+    return replace(base, date=found.date, instances=with_prices(base.instances, found), notes=notes)
 
 
 @cache

@@ -7,6 +7,7 @@ import click
 from mlcd.cli.bench_scavenger import scavenger
 from mlcd.cli.bench_serve import serve
 from mlcd.cli.bench_serverless import serverless
+from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_json, table
 from mlcd.errors import BadInput
 from mlcd.units import parse_seconds
@@ -15,9 +16,12 @@ if TYPE_CHECKING:
     from mlcd.bench.train import TrainSummary
 
 
-@click.group()
-def bench() -> None:
+@click.group(invoke_without_command=True, epilog=examples("mlcd bench train --sim --seeds 3", "mlcd bench suggest"))
+@click.pass_context
+def bench(ctx: click.Context) -> None:
     """Compare strategies where the best answer is known."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 bench.add_command(scavenger)
@@ -25,7 +29,11 @@ bench.add_command(serverless)
 bench.add_command(serve)
 
 
-@bench.command()
+@bench.command(
+    epilog=examples(
+        "mlcd bench train --sim --strategies heterbo,auto --seeds 3", "mlcd bench train --tables DIR --goal both"
+    )
+)
 @click.option("--tables", type=FilePath(), metavar="DIR", help="Folder of measured tables, one CSV per workload.")
 @click.option("--sim", is_flag=True, help="Use the simulator's jobs instead of tables.")
 @click.option("--workloads", default="*", metavar="GLOB", help="Only matching workloads.")
@@ -140,25 +148,28 @@ def train(  # noqa: PLR0917 - click passes options by name
     click.echo(f"Work of trials: {work}{start}; {limits}{drawn}.")
 
 
-@bench.command()
+@bench.command(epilog=examples("mlcd bench suggest --candidates 3100"))
 @click.option("--candidates", type=click.IntRange(62, 200_000), default=3100, help="Configurations to choose from.")
 @click.option("--observations", type=click.IntRange(2, 1000), default=30, help="Trials so far.")
 @click.option("--repeats", type=click.IntRange(3, 10_000), default=15, help="Timings; the median is reported.")
+@click.option("--strategy", default="auto", help="Strategy, with options.")
 @output_option
-def suggest(candidates: int, observations: int, repeats: int, output: str) -> None:
+def suggest(candidates: int, observations: int, repeats: int, strategy: str, output: str) -> None:
     """Measure the time of one suggestion, including the refit of hyperparameters."""
     from mlcd.bench.suggest import time_suggest
 
-    times = time_suggest(candidates=candidates, observations=observations, repeats=repeats)
+    times = time_suggest(candidates=candidates, observations=observations, repeats=repeats, strategy_text=strategy)
     if output == "json":
         print_json(asdict(times))
         return
     click.echo(
-        f"one suggestion over {times.candidates} candidates after {times.observations} trials:"
+        f"one suggestion of {times.strategy} over {times.candidates} candidates after {times.observations} trials:"
         f" median {times.median_ms:.1f} ms, 95th percentile {times.p95_ms:.1f} ms"
     )
     if times.sklearn_median_ms is None:
-        click.echo("scikit-learn is not installed: pip install 'mlcd[compare]' for the comparison")
+        from mlcd.extras import install_line
+
+        click.echo(f"scikit-learn is not installed; for the comparison: {install_line('compare')}")
     else:
         click.echo(f"scikit-learn: {times.sklearn_median_ms:.1f} ms, {times.sklearn_median_ms / times.median_ms:.1f} x")
 

@@ -3,13 +3,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_json, table
 
 if TYPE_CHECKING:
     from mlcd.bench.scavenger.score import ScavengerRow, ScavengerSummary, Spread
 
 
-@click.command()
+@click.command(epilog=examples("mlcd bench scavenger --tables DIR --seeds 3"))
 @click.option(
     "--tables",
     type=FilePath(),

@@ -3,6 +3,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_json, table
 from mlcd.errors import BadInput
 
@@ -10,7 +11,7 @@ if TYPE_CHECKING:
     from mlcd.bench.serve.score import ServeSummary
 
 
-@click.command()
+@click.command(epilog=examples("mlcd bench serve --seeds 3"))
 @click.option("--tables", type=FilePath(), metavar="DIR", help="Folder of latency tables, one CSV per model.")
 @click.option("--sim", is_flag=True, help="Use the simulated space of Falcon's paper: 1,440 configurations.")
 @click.option("--cpu", is_flag=True, help="Use the models measured on CPUs with ONNX Runtime.")

@@ -2,6 +2,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json, table
 from mlcd.errors import BadInput
 
@@ -9,7 +10,7 @@ if TYPE_CHECKING:
     from mlcd.bench.serverless.compare import ServerlessRow
 
 
-@click.command()
+@click.command(epilog=examples("mlcd bench serverless --seeds 3"))
 @click.option("--budgets", default="50,100,200,300", metavar="USD,USD", help="Budgets in US dollars.")
 @click.option("--seeds", type=click.IntRange(1, 100_000), default=20, help="Trainings of each workload and budget.")
 @click.option("--first-seed", type=click.IntRange(0, 2**31), default=0, help="First seed.")

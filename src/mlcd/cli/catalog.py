@@ -4,6 +4,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.complete import complete_catalog_clouds, complete_types
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json, print_text, table
 from mlcd.errors import BadInput
 
@@ -13,14 +15,19 @@ if TYPE_CHECKING:
 FIRST_NOTES = 2
 """Notes shown without --sources."""
 
+REFRESH = "refresh"
+"""What stands in place of the patterns to fetch prices."""
+
 OLD_DAYS = 180
 """Prices older than this get a warning."""
 
 
-@click.command()
-@click.argument("patterns", metavar="[PATTERN...]", nargs=-1)
-@click.option("--cloud", metavar="NAME", help="Only this cloud: aws, azure or gcp.")
-@click.option("--gpu", is_flag=True, help="Only types with an accelerator.")
+@click.command(epilog=examples("mlcd catalog", "mlcd catalog p3.2xlarge"))
+@click.argument("patterns", metavar="[PATTERN...]", nargs=-1, shell_complete=complete_types)
+@click.option(
+    "--cloud", metavar="NAME", shell_complete=complete_catalog_clouds, help="Only this cloud: aws, azure or gcp."
+)
+@click.option("--gpu", is_flag=True, help="Only types with a GPU.")
 @click.option("--spot", is_flag=True, help="Only types with a spot price.")
 @click.option(
     "--sort",
@@ -28,10 +35,12 @@ OLD_DAYS = 180
     help="Sort order; by default that of the catalog.",
 )
 @click.option("--sources", is_flag=True, help="Show the source of every figure.")
+@click.option("--from", "source", metavar="SOURCE", help="With refresh: an address, a folder, a file, or snapshot.")
 @output_option
 def catalog(
     *,
     patterns: tuple[str, ...],
+    source: str | None,
     cloud: str | None,
     gpu: bool,
     spot: bool,
@@ -41,14 +50,25 @@ def catalog(
 ) -> None:
     """List instance types and prices, with date and sources.
 
-    A PATTERN is a name, a glob such as 'c5.*', or a named set such as aws-62; without one, everything is shown. The
-    file named by MLCD_CATALOG (CSV or YAML) overrides the packaged prices; docs/catalog.md has its format.
+    A PATTERN is a name, a glob such as 'c5.*', a named set such as aws-gpu, or an accelerator such as H100 or H100:8;
+    without one, everything is shown. The file named by MLCD_CATALOG (CSV or YAML) overrides the packaged prices;
+    docs/catalog.md has its format.
+
+    `mlcd catalog refresh` fetches the prices of today: SkyPilot's hosted tables, or those of --from. They are checked,
+    and kept in MLCD_HOME; --from snapshot goes back to the packaged prices.
     """
+    if patterns == (REFRESH,):
+        from mlcd.cli.catalog_refresh import refresh_prices
+
+        refresh_prices(source, output)
+        return
+    if source is not None:
+        raise BadInput("--from: only for `mlcd catalog refresh`")
     from mlcd.catalog import load_catalog
     from mlcd.catalog.sets import cloud_of
 
     loaded = load_catalog()
-    shown = [i for i in _chosen(loaded, patterns, cloud) if (i.accelerators or not gpu)]
+    shown = [i for i in _chosen(loaded, patterns, cloud) if (i.has_gpu or not gpu)]
     shown = [i for i in shown if i.spot_usd_per_hour is not None or not spot]
     if sort is not None:
         shown.sort(key=_KEYS[sort])
@@ -77,9 +97,7 @@ def catalog(
 def age_text(days: int) -> str:
     """`106 days old`, with a warning if that is old for a price."""
     text = f"{max(days, 0)} days old"
-    return (
-        f"{text}: OLD, check them before you spend, or set MLCD_CATALOG to your own file" if days > OLD_DAYS else text
-    )
+    return f"{text}: OLD, check them before you spend: mlcd catalog refresh" if days > OLD_DAYS else text
 
 
 _HEAD = ["cloud", "type", "vCPUs", "GiB", "Gbit/s", "accelerators", "$/h", "spot $/h"]
@@ -104,8 +122,10 @@ def _notes(loaded: "Catalog", clouds: set[str]) -> list[str]:
 def _chosen(loaded: "Catalog", patterns: tuple[str, ...], cloud: str | None) -> "list[Instance]":
     """The types that match the patterns, in `cloud` or in any cloud.
 
-    A glob may match nothing. Raises CatalogError for an unknown cloud or name.
+    A glob may match nothing. Raises BadInput for an unknown cloud or name.
     """
+    from mlcd.catalog import nearest_accelerator, parse_accelerator
+
     if cloud is None and not patterns:
         return list(loaded.instances)
     clouds = loaded.clouds if cloud is None else (cloud,)
@@ -120,8 +140,14 @@ def _chosen(loaded: "Catalog", patterns: tuple[str, ...], cloud: str | None) -> 
                 matches += loaded.select((pattern,), cloud=name)
             except BadInput as error:
                 refusals.append(error)
+        if not matches and (accelerator := parse_accelerator(pattern)) is not None:
+            matches = [i for i in loaded.instances if i.cloud in clouds and accelerator.fits(i)]
         if not matches and not any(mark in pattern for mark in "*?["):
-            raise next((e for e in refusals if "did you mean" in str(e)), refusals[0])
+            hinted = next((e for e in refusals if "did you mean" in str(e)), None)
+            near = "" if hinted else nearest_accelerator(pattern, [i for i in loaded.instances if i.cloud in clouds])
+            if near:
+                raise BadInput(f"no instance type has the accelerator {pattern!r}; did you mean {near!r}?")
+            raise hinted or refusals[0]
         found.update(((i.cloud, i.name), i) for i in matches)
     return list(found.values())
 

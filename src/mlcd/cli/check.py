@@ -3,22 +3,14 @@ import platform
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from importlib.util import find_spec
 
 import click
 
 from mlcd.cli.catalog import OLD_DAYS, age_text
+from mlcd.cli.examples import examples
 from mlcd.cli.output import output_option, print_json, print_text
 from mlcd.errors import BadInput, MlcdError
 from mlcd.version import __version__
-
-EXTRAS = {
-    "torch": ("torch", "PyTorch, for jobs that use it on this machine"),
-    "bench": ("joblib", "joblib, for `mlcd bench` in several processes"),
-    "compare": ("sklearn", "scikit-learn, the comparison in `mlcd bench suggest`"),
-    "lithops": ("lithops", "Lithops, for `mlcd serverless` on real functions"),
-}
-"""Extra -> (the module that shows it is there, what it is for)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,14 +22,15 @@ class Finding:
     text: str
 
 
-@click.command()
+@click.command(epilog=examples("mlcd check", "mlcd check -o json"))
 @output_option
 @click.pass_context
 def check(ctx: click.Context, output: str) -> None:
     """Check what this machine and account can do now.
 
     Opens the state under MLCD_HOME (and creates it if missing), reads the catalog, looks for optional parts and
-    plug-ins. Starts nothing, spends nothing, uses no network. The exit code is 1 if there is a problem.
+    plug-ins; asks the controller of Slurm where its commands are installed. Starts nothing, spends nothing, uses no
+    other network. The exit code is 1 if there is a problem.
     """
     findings = [*_machine(), *_clouds(), *_extras(), *_plugins()]
     problem = any(finding.state == "problem" for finding in findings)
@@ -100,24 +93,23 @@ def _real_clouds() -> Iterator[Finding]:
     yield Finding("local", "ok", f"real trials in processes of this machine, {len(usable_cpus())} processors")
     lacks = minicloud_lacks()
     yield Finding("minicloud", "no" if lacks else "ok", "; ".join(lacks) or "real isolated nodes on this machine")
-    commands = slurm_lacks()
-    text = (
-        f"not on PATH: {', '.join(commands)}"
-        if commands
-        else "its commands are installed; prices come from the job file"
+    unusable = slurm_lacks()
+    yield Finding(
+        "slurm", "no" if unusable else "ok", unusable or "the controller answers; prices come from the job file"
     )
-    yield Finding("slurm", "no" if commands else "ok", text)
     for cloud in ("aws", "gcp", "azure", "kubernetes"):
         lack = skypilot_lacks(cloud)
         yield Finding(cloud, "no" if lack else "ok", lack or "through SkyPilot; credential files exist")
 
 
 def _extras() -> Iterator[Finding]:
-    for extra, (module, what) in EXTRAS.items():
-        if find_spec(module):
-            yield Finding(f"[{extra}]", "ok", what)
+    from mlcd.extras import EXTRAS, install_line
+
+    for name, extra in EXTRAS.items():
+        if extra.missing:
+            yield Finding(f"[{name}]", "no", f"{extra.purpose}; to install it: {install_line(name)}")
         else:
-            yield Finding(f"[{extra}]", "warning", f"not installed: {what}; pip install 'mlcd[{extra}]'")
+            yield Finding(f"[{name}]", "ok", extra.purpose)
 
 
 def _plugins() -> Iterator[Finding]:

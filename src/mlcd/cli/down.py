@@ -1,80 +1,64 @@
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import output_option, print_json, table
+from mlcd.cli.examples import examples
+from mlcd.cli.output import RunName, output_option, print_json, table
 from mlcd.errors import BadInput, MlcdError, ProviderError
+
+if TYPE_CHECKING:
+    from mlcd.clouds.nodes import Leftover, Unproved
 
 NOTHING_RUNS = "Nothing that mlcd started is running."
 
 
-@click.command()
+@click.command(
+    epilog=examples(
+        "mlcd down --dry-run",
+        "mlcd down my-training-3f21c0",
+        "mlcd down --on aws -y",
+        after="RUN is a name from `mlcd runs`, or a unique prefix of one.",
+    )
+)
+@click.argument("run", type=RunName(), required=False)
 @click.option("--dry-run", is_flag=True, help="Only list what is running.")
 @click.option("--on", metavar="INFRA", help="Search only this cloud, such as minicloud or aws.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask before ending what an active run uses.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before ending it.")
 @output_option
 @click.pass_context
-def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output: str) -> None:
-    """End everything that mlcd started and that is still running.
+def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, yes: bool, output: str) -> None:
+    """End what mlcd started and what is still running: of one run or server, or everything.
 
-    Searches every cloud that this machine can reach for anything with mlcd's name, whichever run started it and however
-    that run ended. mlcd asks before it ends what an active run uses. What may belong to a run and cannot be proved to
-    is listed and left alone; the exit code is 1 then.
+    Searches every cloud that this machine can reach for anything with mlcd's name, however its run ended, lists it and
+    asks before it ends it. With RUN, only what belongs to that run is ended, and mlcd asks only if the run is active.
+    What may belong to a run and cannot be proved to is listed and left alone; the exit code is 1 then.
     """
-    from mlcd.jobs.down import end_all, leftovers, sweep, unproved
+    from mlcd.jobs.down import end_all, leftovers, run_named, sweep, unproved
     from mlcd.store.store import home
-    from mlcd.untrusted import printable
 
-    found, unreachable = leftovers(Path(home()), on=on)
-    owned = [leftover for leftover in found if leftover.owned]
-    if owned and not dry_run and not yes:
-        _ask(len(owned))
-    failed = () if dry_run else end_all(Path(home()), found)
-    if not dry_run:
-        sweep(Path(home()), on=on)
-    listed = unproved(Path(home()), on=on)
+    folder = Path(home())
+    run_id = None if run is None else run_named(folder, run)
+    found, unreachable = leftovers(folder, on=on, run_id=run_id)
+    if found and not dry_run and not yes:
+        _ask(found, run_id)
+    failed = () if dry_run else end_all(folder, found)
+    if not dry_run and run_id is None:
+        sweep(folder, on=on)
+    listed = unproved(folder, on=on, run_id=run_id)
     if output == "json":
-        rows = [
-            {
-                "cloud": leftover.cloud,
-                "lease": leftover.lease_id,
-                "what": leftover.what,
-                "in_use": leftover.owned,
-                "ended": not dry_run and leftover not in [one for one, _ in failed],
-            }
-            for leftover in found
-        ]
         print_json(
             {
-                "found": rows,
-                "unproved": [
-                    {
-                        "cloud": one.cloud,
-                        "lease": one.lease_id,
-                        "run": one.run_id or None,
-                        "what": one.what,
-                        "pid": one.pid,
-                        "reason": one.reason,
-                    }
-                    for one in listed
-                ],
+                "found": [_as_json(x, ended=not dry_run and x not in [one for one, _ in failed]) for x in found],
+                "unproved": list(map(_unproved_json, listed)),
                 "not_looked": dict(unreachable),
                 "failed": [str(error) for _, error in failed],
             }
         )
     else:
-        if found:
-            state = "found" if dry_run else "ended"
-            lines = [[x.cloud, x.lease_id, x.what, "in use" if x.owned else state] for x in found]
-            click.echo(table([["cloud", "lease", "what", "state"], *lines], "<<<<"))
-        else:
-            click.echo("Nothing that is proved to be mlcd's is running." if listed else NOTHING_RUNS)
-        for one in listed:
-            if one.pid is None:
-                line = f"Not proved: {one.what}: {one.reason}"
-            else:
-                line = f"May belong to {one.run_id or one.lease_id}: {one.what}: it {one.reason}"
-            click.echo(printable(line), err=True)
+        nothing = NOTHING_RUNS if run_id is None else f"Nothing of {run_id} is running."
+        _print(found, listed, state="found" if dry_run else "ended", nothing=nothing)
         for cloud, reason in unreachable:
             click.echo(f"Not searched: {cloud}: {reason}", err=True)
     if failed:
@@ -85,11 +69,58 @@ def down(ctx: click.Context, *, dry_run: bool, on: str | None, yes: bool, output
     ctx.exit(0)
 
 
-def _ask(count: int) -> None:
+def _ask(found: "Sequence[Leftover]", run_id: str | None) -> None:
+    """List what would be ended and ask. Of one run, ask only about what an active mlcd uses. Raises BadInput if not."""
     import sys
 
-    what = f"{count} of these {'is' if count == 1 else 'are'} used by an active run"
+    owned = sum(leftover.owned for leftover in found)
+    if run_id is not None and not owned:
+        return
+    click.echo(_table(found, "found"), err=True)
+    this = "this" if len(found) == 1 else f"these {len(found)}"
+    used = f", {owned} of which an active run uses" if owned else ""
     if not sys.stdin.isatty():
-        raise BadInput(f"{what} and there is no terminal to ask on: give -y, or --dry-run to only list them")
-    if not click.confirm(f"{what}. End all?", err=True):
+        raise BadInput(f"this would end {this}{used}, and there is no terminal to ask on: give -y, RUN or --dry-run")
+    if not click.confirm(f"End {this}{used}?", err=True):
         raise BadInput("nothing was ended")
+
+
+def _print(found: "Sequence[Leftover]", listed: "Sequence[Unproved]", *, state: str, nothing: str) -> None:
+    from mlcd.untrusted import printable
+
+    if found:
+        click.echo(_table(found, state))
+    else:
+        click.echo("Nothing that is proved to be mlcd's is running." if listed else nothing)
+    for one in listed:
+        if one.pid is None:
+            line = f"Not proved: {one.what}: {one.reason}"
+        else:
+            line = f"May belong to {one.run_id or one.lease_id}: {one.what}: it {one.reason}"
+        click.echo(printable(line), err=True)
+
+
+def _table(found: "Sequence[Leftover]", state: str) -> str:
+    lines = [[x.cloud, x.lease_id, x.what, f"{state}, in use" if x.owned else state] for x in found]
+    return table([["cloud", "lease", "what", "state"], *lines], "<<<<")
+
+
+def _as_json(found: "Leftover", *, ended: bool) -> dict[str, object]:
+    return {
+        "cloud": found.cloud,
+        "lease": found.lease_id,
+        "what": found.what,
+        "in_use": found.owned,
+        "ended": ended,
+    }
+
+
+def _unproved_json(one: "Unproved") -> dict[str, object]:
+    return {
+        "cloud": one.cloud,
+        "lease": one.lease_id,
+        "run": one.run_id or None,
+        "what": one.what,
+        "pid": one.pid,
+        "reason": one.reason,
+    }

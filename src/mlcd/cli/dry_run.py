@@ -1,7 +1,9 @@
 """The output of `mlcd train --dry-run`: the problem, what a trial may cost, what would be tried first."""
 
 from dataclasses import dataclass
+from datetime import UTC, date, datetime
 
+from mlcd.cli.catalog import age_text
 from mlcd.cli.output import print_json, print_text
 from mlcd.deciders.decision import Conclude, Start
 from mlcd.deciders.search import SearchDecider
@@ -70,6 +72,15 @@ def _worst_seconds(problem: Problem) -> tuple[float, float]:
     return float(problem.worst_trial_seconds.min()), float(problem.worst_trial_seconds.max())
 
 
+def _age(prepared: Prepared[Problem]) -> str:
+    """` (107 days old)` of the prices, where they have a date."""
+    try:
+        day = date.fromisoformat(prepared.catalog_date)
+    except ValueError:
+        return ""
+    return f" ({age_text((datetime.now(UTC).date() - day).days)})"
+
+
 def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
     problem = prepared.problem
     goal = problem.goal
@@ -77,14 +88,17 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
     shortest, longest = (format_seconds(s) for s in _worst_seconds(problem))
     types = len({config.instance for config in problem.space})
     real = "simulated: nothing real is spent" if prepared.simulated else "real money"
+    if not prepared.simulated and not prepared.charged:
+        real = "nominal prices: nobody is charged"
     facts = [
         ["job", f"{problem.name}: {goal}"],
-        ["where", f"{prepared.cloud} ({real}), prices of {prepared.catalog_date}"],
+        ["where", f"{prepared.cloud} ({real}), prices of {prepared.catalog_date}{_age(prepared)}"],
         ["space", f"{len(problem.space):,} deployments of {types} instance types"],
         *(["", note] for note in prepared.notes),
         ["budget", "none" if goal.budget is None else f"{goal.budget}, search and training together"],
         ["deadline", "none" if goal.deadline_seconds is None else f"{format_seconds(goal.deadline_seconds)} in all"],
         ["strategy", f"{prepared.strategy}, at most {problem.max_trials} trials, {prepared.parallel} at a time"],
+        ["a trial's work", _WORKS[_work(problem)]],
         ["a trial, planned", f"{low} .. {high}"],
         ["a trial, at worst", f"{worst_low} .. {worst_high}, {shortest} .. {longest}"],
         ["within the limits", f"a first trial of {look.allowed:,} of them"],
@@ -110,6 +124,17 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
     else:
         items.append(Line(f"{prepared.strategy} chooses without trials."))
     return items
+
+
+_WORKS = {
+    "thrown": "is thrown away: the training follows the search, from its beginning",
+    "kept": "is kept: each trial goes on with the training where the last one stopped",
+    "beside": "is kept until the training runs; it starts on the first deployment that fits, and trials run beside it",
+}
+
+
+def _work(problem: Problem) -> str:
+    return "beside" if problem.beside else "kept" if problem.keeps_work else "thrown"
 
 
 def _expected_row(each: Expected) -> list[str]:
@@ -140,6 +165,7 @@ def _json(prepared: Prepared[Problem], look: _FirstLook) -> dict[str, object]:
         "strategy": prepared.strategy,
         "max_trials": problem.max_trials,
         "parallel": prepared.parallel,
+        "work": _work(problem),
         "notes": list(prepared.notes),
         "configurations": len(problem.space),
         "configurations_within_limits": look.allowed,

@@ -1,28 +1,266 @@
 import re
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import FilePath, output_option, print_json, print_text, writable, write_file
-from mlcd.errors import BadInput
+from mlcd.cli.complete import complete_templates
+from mlcd.cli.examples import examples
+from mlcd.cli.output import FilePath, output_option, print_json, print_text, table, writable, write_file
+from mlcd.errors import BadInput, nearest
+
+if TYPE_CHECKING:
+    from mlcd.scripts import TrainingScript
+
+OF_SCRIPTS = ("pytorch", "huggingface", "lightning", "tensorflow", "aws", "slurm", "kubernetes")
+"""Templates of jobs that run a script of the user."""
 
 
-@click.command()
+@click.command(epilog=examples("mlcd init", "mlcd init my-training.yaml"))
 @click.argument("file", type=FilePath(), default=Path("job.yaml"))
+@click.option(
+    "-t",
+    "--template",
+    "kind",
+    metavar="NAME",
+    shell_complete=complete_templates,
+    help="Which template; --list shows them.",
+)
+@click.option(
+    "--script", metavar="FILE.py", type=FilePath(), help="The script that trains; by default it is looked for."
+)
+@click.option("--edit", is_flag=True, help="Add mlcd's lines to the script; the old one is kept as FILE.py.orig.")
+@click.option("--list", "show_list", is_flag=True, help="List the templates and write nothing.")
 @click.option("--force", is_flag=True, help="Overwrite an existing file.")
 @output_option
-def init(file: Path, force: bool, output: str) -> None:
-    """Write a commented job file to start from.
+def init(
+    *,
+    file: Path,
+    kind: str | None,
+    script: Path | None,
+    edit: bool,
+    show_list: bool,
+    force: bool,
+    output: str,
+) -> None:
+    r"""Write a commented job file to start from.
 
-    FILE is job.yaml by default. The job runs unchanged on a simulated cloud.
+    FILE is job.yaml by default. Without a template, the job runs unchanged on a simulated cloud. Templates for your own
+    script look for it in this folder, read batch, epochs and outputs from it, and show the lines to add.
+
+    \b
+    mlcd init                          a simulated job, to look around
+    mlcd init -t pytorch               your own PyTorch script, on this machine
+    mlcd init -t huggingface --edit    the same for Hugging Face's Trainer; adds the lines
+    mlcd init -t aws --script fit.py   your script on AWS
     """
-    from mlcd.spec import template
+    from mlcd.spec import TEMPLATES, template
 
+    if show_list:
+        _list(output)
+        return
+    kind = _checked(kind, script=script, edit=edit)
     if writable(file).exists() and not force:
         raise BadInput(f"{file} already exists: give --force to overwrite it, or another name")
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")
-    write_file(file, template() if name in ("", "job") else template(name[:80]))
+    others: tuple[TrainingScript, ...] = ()
+    found: TrainingScript | None = None
+    if kind in OF_SCRIPTS:
+        found, others = _script(kind, script, file.absolute().parent)
+    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")
+    name = None if stem in ("", "job") else stem[:80]
+    values = _values(found, file.absolute().parent) if kind in OF_SCRIPTS else _model(kind, file.absolute().parent)
+    write_file(file, template(name, kind, **values))
+    if found is not None and edit and found.edits:
+        write_file(found.path.with_name(f"{found.path.name}.orig"), found.source)
+        write_file(found.path, found.edited)
+    command = f"mlcd {TEMPLATES[kind].command} {file}"
     if output == "json":
-        print_json({"file": str(file)})
+        print_json(_json(file, kind, command, found, edited=edit))
     else:
-        print_text(f"Wrote {file}. Change it to your job, then run: mlcd train {file}")
+        _print(file, kind, command, found, others, edited=edit)
+
+
+def _checked(kind: str | None, *, script: Path | None, edit: bool) -> str:
+    """The template's name. Raises BadInput for an unknown one, or for options that it has no use for."""
+    from mlcd.spec import TEMPLATES
+
+    if kind is None and script is not None:
+        from mlcd.scripts import read_script
+
+        return read_script(script).framework.value
+    kind = "simulated" if kind is None else kind
+    if kind not in TEMPLATES:
+        near = nearest(kind.lower(), tuple(TEMPLATES))
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise BadInput(f"--template: unknown template (got {kind!r}); allowed: {', '.join(TEMPLATES)}{hint}")
+    for option, is_given in (("--script", script is not None), ("--edit", edit)):
+        if is_given and kind not in OF_SCRIPTS:
+            raise BadInput(f"{option}: the template {kind} runs no script; it is for {', '.join(OF_SCRIPTS)}")
+    return kind
+
+
+def _script(kind: str, script: Path | None, folder: Path) -> "tuple[TrainingScript | None, tuple[TrainingScript, ...]]":
+    """The script that trains, if one is found, and others that could be meant."""
+    from mlcd.scripts import Framework, find_scripts, read_script
+
+    if script is not None:
+        found = read_script(script)
+        frameworks = tuple(Framework)
+        if kind in frameworks and found.framework != kind:
+            raise BadInput(
+                f"--script: {script} trains with {found.framework} (line {found.line}), not with {kind}; give"
+                f" --template {found.framework}"
+            )
+        return found, ()
+    scripts = find_scripts(folder)
+    fitting = tuple(each for each in scripts if kind not in tuple(Framework) or each.framework == kind)
+    return (fitting[0], fitting[1:]) if fitting else (None, scripts)
+
+
+def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
+    """What the template gets from the script."""
+    if script is None:
+        return {}
+    path = script.path.absolute()
+    found = {"SCRIPT": str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)}
+    for name, value in (("BATCH", script.batch), ("EPOCHS", script.epochs), ("SAMPLES", script.samples)):
+        if value is not None:
+            found[name] = str(value)
+    if script.several_nodes:
+        found["NODES"] = "1..4"
+    if script.keeps_work:
+        found["CHECKPOINTS"] = "true"
+    if script.outputs:
+        found["OUTPUTS"] = f"[{', '.join(_quoted(name) for name in script.outputs)}]"
+    return found
+
+
+def _quoted(name: str) -> str:
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_./-]*", name) else f"'{name.replace(chr(39), 2 * chr(39))}'"
+
+
+def _model(kind: str, folder: Path) -> dict[str, str]:
+    """The only ONNX file of the folder, for the template `serve`."""
+    models = sorted(folder.glob("*.onnx")) if kind == "serve" else []
+    return {"MODEL": _quoted(models[0].name)} if len(models) == 1 else {}
+
+
+def _list(output: str) -> None:
+    from mlcd.spec import TEMPLATES
+
+    if output == "json":
+        print_json(
+            {"templates": [{"name": name, "command": t.command, "what": t.what} for name, t in TEMPLATES.items()]}
+        )
+        return
+    rows = [["template", "for", "what it is"]]
+    rows += [[name, f"mlcd {each.command}", each.what] for name, each in TEMPLATES.items()]
+    click.echo(table(rows, "<<<"))
+    print_text("", "Write one with: mlcd init --template NAME")
+
+
+def _print(
+    file: Path,
+    kind: str,
+    command: str,
+    script: "TrainingScript | None",
+    others: "tuple[TrainingScript, ...]",
+    *,
+    edited: bool,
+) -> None:
+    from mlcd.scripts import find_scripts
+
+    lines: list[str] = []
+    if kind == "simulated":
+        lines.append(f"Wrote {file}. It runs as it is, on a simulated cloud: {command}")
+        if scripts := find_scripts(file.absolute().parent):
+            first = scripts[0]
+            name = _shown(first.path)
+            lines.append(
+                f"{name} trains with {first.framework}. For a job that runs it: mlcd init -t {first.framework}"
+            )
+        else:
+            lines.append("For your own script: mlcd init --list")
+        print_text(*lines)
+        return
+    lines.append(f"Wrote {file}.")
+    if kind in OF_SCRIPTS and script is None:
+        lines.append(_no_script(kind, others))
+    if script is not None:
+        lines += _about(script, others, edited=edited)
+    print_text(*lines)
+    if script is not None and script.edits and not edited:
+        click.echo("\n" + replace(script, path=Path(_shown(script.path))).diff().rstrip("\n") + "\n")
+        print_text(f"To make these changes: mlcd init -t {kind} --edit --force, or your editor.")
+    print_text(*_next_steps(file, kind, command, script))
+
+
+def _no_script(kind: str, others: "tuple[TrainingScript, ...]") -> str:
+    if others:
+        first = others[0]
+        return (
+            f"No script here trains with {kind}; {_shown(first.path)} trains with {first.framework}: mlcd init -t"
+            f" {first.framework}. `run` in the job file names train.py: change it."
+        )
+    return (
+        "No script with a training loop was found here. `run` in the job file names train.py: change it, or give"
+        " --script FILE.py."
+    )
+
+
+def _about(script: "TrainingScript", others: "tuple[TrainingScript, ...]", *, edited: bool) -> list[str]:
+    where = f"{_shown(script.path)}:{script.line}"
+    what = "Its training loop" if script.framework == "pytorch" else f"The training ({script.framework})"
+    lines = [f"{what} is at {where}."]
+    if others:
+        lines.append(f"Others that train: {', '.join(_shown(each.path) for each in others[:5])} (--script FILE.py).")
+    if script.is_ready:
+        lines.append("It reports to mlcd already.")
+    elif edited:
+        lines.append(f"Added mlcd's lines; the old script is {_shown(script.path)}.orig. By hand it runs as before.")
+    elif script.edits:
+        lines.append("Lines to add (by hand, without mlcd, the script runs as before):")
+    lines += [f"Note: {note}." for note in script.notes]
+    return lines
+
+
+def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | None") -> list[str]:
+    steps = []
+    unknown = ["job.samples (of one epoch)"] if script is None or script.samples is None else []
+    unknown += ["job.epochs"] if script is None or script.epochs is None else []
+    if kind in OF_SCRIPTS and kind not in ("huggingface", "lightning") and unknown:
+        steps.append(f"Check {' and '.join(unknown)} in {file}: the script does not say it plainly.")
+    if kind == "slurm":
+        steps.append(f"Write your partitions and their prices into {file}.")
+    if kind == "serve":
+        steps.append(f"Check `model` in {file}.")
+    return [*steps, f"Then look: {command} --dry-run", f"Then run:  {command}"]
+
+
+def _shown(path: Path) -> str:
+    """The path relative to the current folder, where it is in it."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _json(file: Path, kind: str, command: str, script: "TrainingScript | None", *, edited: bool) -> dict[str, object]:
+    made: dict[str, object] = {"file": str(file), "template": kind, "command": command}
+    if script is not None:
+        made["script"] = {
+            "file": _shown(script.path),
+            "framework": script.framework.value,
+            "line": script.line,
+            "reports_already": script.is_ready,
+            "edited": edited and bool(script.edits),
+            "batch": script.batch,
+            "epochs": script.epochs,
+            "samples": script.samples,
+            "outputs": list(script.outputs),
+            "notes": list(script.notes),
+            "edits": [
+                {"line": e.line, "replaces_lines": e.last - e.line + 1, "new": list(e.new), "why": e.why}
+                for e in script.edits
+            ],
+        }
+    return made

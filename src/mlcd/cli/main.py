@@ -11,8 +11,10 @@ from importlib.util import find_spec
 
 import click
 
+from mlcd.cli.examples import examples
 from mlcd.cli.process import complete_streams, end_as_ctrl_c_does
-from mlcd.errors import MlcdError, nearest
+from mlcd.errors import MissingExtra, MlcdError, nearest
+from mlcd.extras import extra_of, missing_text
 from mlcd.untrusted import on_one_line
 from mlcd.version import __version__
 
@@ -24,12 +26,14 @@ COMMANDS = (
     "serverless",
     "runs",
     "show",
+    "logs",
     "resume",
     "report",
     "down",
     "catalog",
     "check",
     "bench",
+    "completion",
 )
 """In the order in which a new user needs them. The command NAME is the attribute NAME of mlcd.cli.NAME."""
 
@@ -66,17 +70,33 @@ class LazyCommands(click.Group):
 
 @click.group(
     cls=LazyCommands,
+    invoke_without_command=True,
     # color: click strips nothing; report.terminal alone decides about colour
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "color": True},
-    epilog="Start with `mlcd demo`. State is in $MLCD_HOME, by default ~/.mlcd.",
+    epilog=examples(
+        "mlcd demo                                 a whole search on a simulated cloud",
+        "mlcd init && mlcd train job.yaml          your own training",
+        "mlcd serve model.onnx --slo p99=50ms      a model to serve",
+        "mlcd serverless job.yaml                  a training on functions",
+        after="State is in $MLCD_HOME, by default ~/.mlcd.",
+    ),
 )
 @click.version_option(__version__, message="mlcd %(version)s")
-def cli() -> None:
-    """Find the best cloud configuration for a machine-learning job.
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Find the best cloud configuration for a machine-learning job, within your budget and deadline.
 
-    mlcd finds the instance type and number of nodes for a training job with a few short trials, within your budget and
-    deadline, then trains there and prints a receipt.
-    """
+    \b
+    train       instance type and number of nodes for a training, with a few short
+                trials; then trains there
+    serve       batch, threads, replicas and precision for a model, with a few load
+                tests; then serves it
+    serverless  number and memory of functions before every epoch of a training
+
+    Each prints what it chose, why, and a receipt of what it took.
+    """  # noqa: D301 - click's mark of a paragraph that is not wrapped
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 def run(args: Sequence[str] | None = None) -> int:
@@ -103,13 +123,20 @@ def run(args: Sequence[str] | None = None) -> int:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         what = "the disk is full: free some space and try again" if is_full else error.strerror or str(error)
         return _refuse(f"{place}{what}", EXIT_FAILED)
+    except ModuleNotFoundError as error:
+        extra = extra_of(error.name or "")
+        return _refuse(missing_text(extra, "this command"), MissingExtra.exit_code) if extra else _bug(error)
     except Exception as error:  # last resort: the user gets one message, not a traceback
-        if os.environ.get("MLCD_DEBUG"):
-            traceback.print_exc()
-        text = " ".join(str(error).split())
-        what = f"{type(error).__name__}: {text}" if text else type(error).__name__
-        return _refuse(f"unexpected {what}; this is a bug in mlcd: set MLCD_DEBUG=1 for the traceback", EXIT_FAILED)
+        return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _bug(error: Exception) -> int:
+    if os.environ.get("MLCD_DEBUG"):
+        traceback.print_exc()
+    text = " ".join(str(error).split())
+    what = f"{type(error).__name__}: {text}" if text else type(error).__name__
+    return _refuse(f"unexpected {what}; this is a bug in mlcd: set MLCD_DEBUG=1 for the traceback", EXIT_FAILED)
 
 
 def main() -> None:

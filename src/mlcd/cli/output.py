@@ -1,21 +1,23 @@
 """Output that the commands share: the -o option, results on standard output, progress on standard error."""
 
+import csv
+import io
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
 import click
 
 from mlcd.errors import BadInput
-from mlcd.untrusted import Malformed, expanded
+from mlcd.untrusted import Malformed, expanded, on_one_line
 
 if TYPE_CHECKING:
+    from mlcd.events import Observer
     from mlcd.jobs.prepared import Prepared
-    from mlcd.report.live import LiveLine
     from mlcd.report.text import Item
     from mlcd.run.run import Run
 
@@ -28,6 +30,17 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["text", "json"]),
         default="text",
         help="Output for people (text) or programs (json).",
+    )(function)
+
+
+def rows_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`-o text|json|csv` as the argument `output`, for commands that list things."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "json", "csv"]),
+        default="text",
+        help="Output for people (text), programs (json) or spreadsheets (csv).",
     )(function)
 
 
@@ -79,6 +92,23 @@ def print_json(value: object) -> None:
 _NOT_ASCII = re.compile(r"[^\n\x20-\x7e]")
 
 
+def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
+    """A line with the names of the first row's fields, then a line a row, on standard output. Nothing without rows.
+
+    What a spreadsheet would take for a formula is written as text.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([list(rows[0])] if rows else [])
+    writer.writerows([[_cell(value) for value in row.values()] for row in rows])
+    click.echo(text.getvalue(), nl=False)
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else on_one_line(str(value).lower() if isinstance(value, bool) else str(value))
+    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
+
+
 def print_run(run: "Run[Any]", output: str, **extra: object) -> None:
     """Print a run of any kind as text or JSON; `extra` are further fields of the JSON."""
     from mlcd.kinds import kind_of
@@ -125,11 +155,25 @@ def _look(stream: TextIO) -> _Look:
     return _Look(width=columns(stream), colour=wants_colour(stream))
 
 
-def progress(prepared: "Prepared[Any]") -> "LiveLine":
-    """Progress of a run on standard error: an observer, and a context manager."""
-    from mlcd.kinds import kind_of
+def track_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`--track mlflow|wandb` as the argument `track`, a tuple of names."""
+    return click.option(
+        "--track",
+        multiple=True,
+        type=click.Choice(["mlflow", "wandb"]),
+        help="Tell the run to this tracker too: a parent run, a child a step, the report. May be repeated.",
+    )(function)
 
-    return kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud)
+
+@contextmanager
+def progress(prepared: "Prepared[Any]", track: Sequence[str] = ()) -> "Iterator[Observer]":
+    """An observer that shows a run on standard error and tells it to these trackers. Raises BadInput as `tracked`."""
+    from mlcd.kinds import kind_of
+    from mlcd.track import tracked
+
+    lines = kind_of(prepared.kind).progress(sys.stderr, prepared.problem, prepared.cloud)
+    with lines, tracked(track, lines) as observer:
+        yield observer
 
 
 def ask_to_spend(prepared: "Prepared[Any]") -> None:

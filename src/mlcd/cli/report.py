@@ -2,11 +2,13 @@ from pathlib import Path
 
 import click
 
-from mlcd.cli.output import FilePath, RunName, output_option, print_json, print_text, svg_name, writable, write_file
+from mlcd.cli.examples import examples
+from mlcd.cli.output import FilePath, output_option, print_json, print_text, svg_name, writable, write_file
+from mlcd.cli.run_argument import named_or_latest, run_argument
 
 
-@click.command()
-@click.argument("run", type=RunName())
+@click.command(epilog=examples("mlcd report RUN", "mlcd report RUN --picture speed --out speed.svg"))
+@run_argument
 @click.option(
     "--out",
     metavar="FILE",
@@ -19,10 +21,11 @@ from mlcd.cli.output import FilePath, RunName, output_option, print_json, print_
     help="One picture as SVG instead of the page: speed, money, tradeoff, batches, ...",
 )
 @output_option
-def report(run: str, out: Path | None, picture: str | None, output: str) -> None:
+def report(run: str | None, out: Path | None, picture: str | None, output: str) -> None:
     """Write a run as one HTML file, with pictures.
 
-    The file is self-contained and can be sent to anyone. RUN is a name from `mlcd runs`, or a unique prefix of one.
+    The file is self-contained and can be sent to anyone. RUN is a name from `mlcd runs`, or a unique prefix of one;
+    by default the newest run.
     """
     from mlcd.kinds import kind_of
     from mlcd.store.store import Store, home
@@ -30,7 +33,7 @@ def report(run: str, out: Path | None, picture: str | None, output: str) -> None
     if picture is not None and out is not None:
         svg_name(out, "--out")
     with Store(home(), reading=True) as store:
-        found = store.load(run)
+        found = store.load(named_or_latest(store, run))
     kind = kind_of(found.kind)
     if picture is not None:
         _check_picture(found.run_id, picture, kind.pictures(found))
@@ -47,8 +50,6 @@ def _check_picture(run_id: str, picture: str, allowed: tuple[str, ...]) -> None:
 
     if picture in allowed:
         return
-    if not allowed:
-        raise BadInput(f"--picture: {run_id} is a serving run, which has no pictures; omit --picture")
     near = nearest(picture, allowed)
     hint = f"; did you mean {near!r}?" if near else ""
     raise BadInput(f"--picture: {run_id} has no picture {picture!r}; allowed: {', '.join(allowed)}{hint}")

@@ -1,69 +1,140 @@
+import fnmatch
+from typing import TYPE_CHECKING, Any
+
 import click
 
-from mlcd.cli.output import output_option, print_json, print_text, table
+from mlcd.cli.complete import complete_runs
+from mlcd.cli.examples import examples
+from mlcd.cli.output import RunName, output_option, print_csv, print_json, print_text, rows_option, table
+from mlcd.errors import BadInput, nearest
+
+if TYPE_CHECKING:
+    from mlcd.store.store import RunSummary, Store
+
+KINDS = ("train", "serve", "serverless")
 
 
-@click.command()
+@click.group(invoke_without_command=True, epilog=examples("mlcd runs", "mlcd runs -o json"))
 @click.option("--restore", is_flag=True, help="Put a damaged store right, from its readable runs and the backup.")
-@output_option
-def runs(restore: bool, output: str) -> None:
-    """List all runs, newest first.
+@click.option("--kind", type=click.Choice(KINDS), help="Only runs of this kind.")
+@click.option("--status", metavar="NAME", help="Only runs in this state, such as done, stopped or damaged.")
+@click.option("--on", metavar="INFRA", help="Only runs on this cloud, or a glob such as 'sim/*'.")
+@click.option("--name", metavar="GLOB", help="Only runs whose name matches, such as 'resnet*'.")
+@click.option("-n", "--last", metavar="N", type=click.IntRange(1), help="Only the newest N.")
+@rows_option
+@click.pass_context
+def runs(
+    ctx: click.Context,
+    *,
+    restore: bool,
+    kind: str | None,
+    status: str | None,
+    on: str | None,
+    name: str | None,
+    last: int | None,
+    output: str,
+) -> None:
+    """List runs, newest first.
 
     A run that was killed shows as stopped: `mlcd resume RUN` continues it. A run whose record is damaged shows as
-    damaged; --restore takes such runs from the newest backup, and keeps the damaged file.
+    damaged; --restore takes such runs from the newest backup, and keeps the damaged file. `mlcd runs rm RUN` deletes
+    runs.
     """
+    if ctx.invoked_subcommand is not None:
+        return
+    if restore:
+        _restore("text" if output == "csv" else output)
+        return
     from mlcd.store.store import Store, home
+
+    with Store(home(), reading=True) as store:
+        every = store.runs()
+        live = _live(store, every)
+    shown = [
+        run
+        for run in every
+        if (kind is None or (run.kind == kind and not run.damage))
+        and (status is None or state(run, live) == _known_status(status))
+        and (on is None or fnmatch.fnmatchcase(run.cloud, on))
+        and (name is None or fnmatch.fnmatchcase(run.run_id, name))
+    ][:last]
+    if output == "json":
+        print_json({"runs": [run_row(run, live) for run in shown]})
+    elif output == "csv":
+        print_csv([run_row(run, live) for run in shown])
+    elif not every:
+        print_text(f"There are no runs in {home()} yet. Start with: mlcd demo")
+    elif not shown:
+        print_text(f"None of the {len(every)} runs matches these filters.")
+    else:
+        _print(shown, live)
+    _report_damage(every)
+
+
+def _live(store: "Store", found: "tuple[RunSummary, ...]") -> set[str]:
+    """The runs that a process works on now."""
+    unfinished = [run.run_id for run in found if run.status is not None and not run.status.is_final]
+    return {run_id for run_id in unfinished if store.is_live(run_id)}
+
+
+def state(run: "RunSummary", live: set[str]) -> str:
+    """The run's state as it is listed: `stopped` for one that runs no more although it has not ended."""
+    if run.damage:
+        return "damaged"
+    return "stopped" if str(run.status) == "running" and run.run_id not in live else str(run.status)
+
+
+def _known_status(name: str) -> str:
     from mlcd.trial.outcome import Status
 
-    if restore:
-        _restore(output)
-        return
-    with Store(home(), reading=True) as store:
-        found = store.runs()
-        unfinished = [run.run_id for run in found if run.status is not None and not run.status.is_final]
-        live = {run_id for run_id in unfinished if store.is_live(run_id)}
-    stopped = {run.run_id for run in found if run.status is Status.RUNNING} - live
-    if output == "json":
-        print_json(
-            {
-                "runs": [
-                    {
-                        "run_id": run.run_id,
-                        "kind": run.kind,
-                        "created": run.created,
-                        "cloud": run.cloud,
-                        "strategy": run.strategy,
-                        "status": "damaged" if run.damage else str(run.status),
-                        "damage": run.damage,
-                        "live": run.run_id in live,
-                        "trials": run.trials,
-                        "spent_usd": run.spent.dollars,
-                    }
-                    for run in found
-                ]
-            }
-        )
-    elif not found:
-        print_text(f"There are no runs in {home()} yet. Start with: mlcd demo")
-    else:
-        rows = [["run", "kind", "started", "cloud", "strategy", "status", "trials", "spent"]]
-        rows += [
-            [
-                run.run_id,
-                "" if run.damage else run.kind,
-                run.created[:16].replace("T", " "),
-                run.cloud,
-                run.strategy,
-                "damaged" if run.damage else "stopped" if run.run_id in stopped else str(run.status),
-                str(run.trials),
-                str(run.spent),
-            ]
-            for run in found
+    allowed = (*map(str, Status), "stopped", "damaged")
+    if name not in allowed:
+        near = nearest(name, allowed)
+        hint = f"; did you mean {near!r}?" if near else ""
+        raise BadInput(f"--status: there is no such state (got {name!r}); allowed: {', '.join(allowed)}{hint}")
+    return name
+
+
+def run_row(run: "RunSummary", live: set[str]) -> dict[str, Any]:
+    """One run as JSON, and as a line of CSV."""
+    return {
+        "run_id": run.run_id,
+        "kind": run.kind,
+        "created": run.created,
+        "cloud": run.cloud,
+        "strategy": run.strategy,
+        "goal": run.goal,
+        "choice": run.choice or None,
+        "status": "damaged" if run.damage else str(run.status),
+        "damage": run.damage,
+        "live": run.run_id in live,
+        "trials": run.trials,
+        "spent_usd": run.spent.dollars,
+    }
+
+
+def _print(shown: "list[RunSummary]", live: set[str]) -> None:
+    rows = [["run", "started", "cloud", "goal", "choice", "status", "trials", "spent"]]
+    rows += [
+        [
+            run.run_id,
+            run.created[:16].replace("T", " "),
+            run.cloud,
+            run.goal,
+            run.choice or "-",
+            state(run, live),
+            str(run.trials),
+            str(run.spent),
         ]
-        click.echo(table(rows, "<<<<<<>>"))
-        stopped_runs = [run_id for run_id in unfinished if run_id not in live]
-        if stopped_runs:
-            print_text("", f"To continue a stopped run: mlcd resume {stopped_runs[0]}")
+        for run in shown
+    ]
+    click.echo(table(rows, "<<<<<<>>"))
+    stopped = [run for run in shown if run.status is not None and not run.status.is_final and run.run_id not in live]
+    if stopped:
+        print_text("", f"To continue a stopped run: mlcd resume {stopped[0].run_id}")
+
+
+def _report_damage(found: "tuple[RunSummary, ...]") -> None:
     if damaged := [run for run in found if run.damage]:
         run = damaged[0]
         click.echo(
@@ -71,6 +142,43 @@ def runs(restore: bool, output: str) -> None:
             " to put them right: mlcd runs --restore",
             err=True,
         )
+
+
+@runs.command(epilog=examples("mlcd runs rm RUN", "mlcd runs rm RUN --force -y"))
+@click.argument("names", metavar="RUN...", nargs=-1, required=True, type=RunName(), shell_complete=complete_runs)
+@click.option("--force", is_flag=True, help="Also runs that have not ended; they cannot be resumed then.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@output_option
+def rm(names: tuple[str, ...], force: bool, yes: bool, output: str) -> None:
+    """Delete runs: their record, logs and outputs.
+
+    RUN is a name from `mlcd runs`, or a unique prefix of one. Nothing is deleted unless all can be. What runs on rented
+    machines is not ended: `mlcd down` does that.
+    """
+    import sys
+
+    from mlcd.store.store import Store, home
+
+    with Store(home()) as store:
+        found = list(dict.fromkeys(store.load(name).run_id for name in names))
+        for run_id in found:
+            if store.is_live(run_id):
+                raise BadInput(f"RUN: {run_id} is running now; end it with Ctrl-C first")
+            if not store.status(run_id).is_final and not force:
+                raise BadInput(
+                    f"RUN: {run_id} has not ended; `mlcd resume {run_id}` continues it, --force deletes it nevertheless"
+                )
+        if not yes:
+            if not sys.stdin.isatty():
+                raise BadInput("there is no terminal to ask on: give -y")
+            if not click.confirm(f"Delete {', '.join(found)}, with logs and outputs?", err=True):
+                raise BadInput("nothing was deleted")
+        for run_id in found:
+            store.remove(run_id)
+    if output == "json":
+        print_json({"removed": found})
+    else:
+        print_text(f"Deleted {', '.join(found)}.")
 
 
 def _restore(output: str) -> None:

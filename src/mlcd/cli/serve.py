@@ -4,7 +4,18 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mlcd.cli.output import FilePath, output_option, print_json, print_run, print_text, progress, seed_option
+from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategies
+from mlcd.cli.examples import examples
+from mlcd.cli.output import (
+    FilePath,
+    output_option,
+    print_json,
+    print_run,
+    print_text,
+    progress,
+    seed_option,
+    track_option,
+)
 from mlcd.errors import BadInput
 from mlcd.untrusted import whole_number
 
@@ -17,16 +28,32 @@ if TYPE_CHECKING:
 _KINDS = ("compose", "kubernetes", "triton")
 
 
-@click.command()
-@click.argument("model", metavar="MODEL.onnx|JOB.yaml")
+@click.command(
+    epilog=examples(
+        "mlcd serve model.onnx --slo p99=50ms",
+        "mlcd serve model.onnx --slo p99=50ms --rate 200/s --deploy",
+        "mlcd serve job.yaml --write compose deploy/",
+    )
+)
+@click.argument("model", metavar="MODEL.onnx|JOB.yaml", shell_complete=complete_jobs)
 @click.option("--slo", metavar="p99=TIME", help="Latency limit of requests, such as p99=50ms.")
 @click.option("--rate", metavar="N/s", help="Requests per second to sustain; more counts for nothing.")
 @click.option("--maximize", metavar="WHAT", help="What to maximize: 'requests per dollar' (the default) or rate.")
 @click.option("--trials", metavar="N", help="Maximum number of load tests.  [default: 6]")
 @click.option("--budget", metavar="MONEY", help="Cap on load tests and verification, such as '1 USD'.")
 @click.option("--deadline", metavar="TIME", help="Time limit of load tests and verification, such as 20min.")
-@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Search strategy, such as falcon or falcon-transfer.")
-@click.option("--on", metavar="INFRA", help="Where to serve; overrides resources.infra.  [default: local]")
+@click.option(
+    "--strategy",
+    metavar="NAME[:OPTIONS]",
+    shell_complete=complete_strategies,
+    help="Search strategy, such as falcon or falcon-transfer.",
+)
+@click.option(
+    "--on",
+    metavar="INFRA",
+    shell_complete=complete_clouds,
+    help="Where to serve; overrides resources.infra.  [default: local]",
+)
 @click.option("--size", "sizes", metavar="AXIS=N", multiple=True, help="Size of an axis that the model leaves open.")
 @click.option("--deploy", is_flag=True, help="Leave the recommended server running.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the deployed server.")
@@ -43,6 +70,7 @@ _KINDS = ("compose", "kubernetes", "triton")
 )
 @seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
+@track_option
 @output_option
 @click.pass_context
 def serve(
@@ -57,6 +85,7 @@ def serve(
     writes: tuple[tuple[str, Path], ...],
     seed: int,
     dry_run: bool,
+    track: tuple[str, ...],
     output: str,
     **flags: str | None,
 ) -> None:
@@ -84,7 +113,7 @@ def serve(
         ctx.exit(0)
     for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
         print_text(f"Note: {note}", err=True)
-    with Store(home()) as store, progress(prepared) as observer:
+    with Store(home()) as store, progress(prepared, track) as observer:
         record = begin(prepared, store=store, observer=observer)
     deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
     _print(record, output, deployed, written)
@@ -146,7 +175,11 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
         print_text("", "Written: " + ", ".join(map(str, written)))
     if deployed is not None:
         place = f"{deployed.address}/v2/models/{deployed.model}"
-        print_text("", f"Serving at {place} (process {deployed.pid}, log {deployed.log}).", "To stop it: mlcd down -y")
+        print_text(
+            "",
+            f"Serving at {place} (process {deployed.pid}, log {deployed.log}).",
+            f"To stop it: mlcd down {record.run_id} -y",
+        )
 
 
 def _print_dry_run(prepared: "PreparedServing", output: str) -> None:

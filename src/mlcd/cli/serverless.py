@@ -3,6 +3,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategies
+from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
     ask_to_spend,
@@ -11,6 +13,7 @@ from mlcd.cli.output import (
     progress,
     seed_option,
     svg_name,
+    track_option,
     writable,
     write_file,
 )
@@ -20,12 +23,28 @@ if TYPE_CHECKING:
     from mlcd.jobs.prepared import Prepared
 
 
-@click.command()
-@click.argument("job", metavar="JOB.yaml")
-@click.option("--on", metavar="INFRA", help="Where to run: lithops/localhost, lithops/aws_lambda or sim/lambda.")
+@click.command(
+    epilog=examples(
+        "mlcd serverless job.yaml --dry-run",
+        "mlcd serverless job.yaml --on sim/lambda --budget '3 USD'",
+        "mlcd serverless job.yaml --picture fleets.svg",
+    )
+)
+@click.argument("job", metavar="JOB.yaml", shell_complete=complete_jobs)
+@click.option(
+    "--on",
+    metavar="INFRA",
+    shell_complete=complete_clouds,
+    help="Where to run: lithops/localhost, lithops/aws_lambda or sim/lambda.",
+)
 @click.option("--budget", metavar="MONEY", help="Cap on the whole training, such as '3 USD'.")
 @click.option("--deadline", metavar="TIME", help="Deadline, such as 30min or 2026-12-01T18:00Z.")
-@click.option("--strategy", metavar="NAME[:OPTIONS]", help="Scheduler: mpc, siren, static or static-n.")
+@click.option(
+    "--strategy",
+    metavar="NAME[:OPTIONS]",
+    shell_complete=complete_strategies,
+    help="Scheduler: mpc, siren, static or static-n.",
+)
 @click.option("--sync", metavar="MODE", help="Synchronisation: hsp, bsp or asp.")
 @click.option("--functions", metavar="N..M", help="Allowed numbers of functions, such as 1..64.")
 @click.option("--memory", metavar="MB,...", help="Allowed memory sizes, such as 512,1769.")
@@ -33,6 +52,7 @@ if TYPE_CHECKING:
 @click.option("--dry-run", is_flag=True, help="Show what would be trained; start nothing.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option("--picture", metavar="FILE.svg", type=FilePath(), help="Draw fleets and loss to this file.")
+@track_option
 @output_option
 @click.pass_context
 def serverless(
@@ -44,6 +64,7 @@ def serverless(
     dry_run: bool,
     yes: bool,
     picture: Path | None,
+    track: tuple[str, ...],
     output: str,
     **flags: str | None,
 ) -> None:
@@ -67,7 +88,7 @@ def serverless(
         ctx.exit(0 if _print_dry_run(prepared, output) else 3)
     if not yes:
         ask_to_spend(prepared)
-    with Store(home()) as store, progress(prepared) as observer:
+    with Store(home()) as store, progress(prepared, track) as observer:
         run = begin(prepared, store=store, observer=observer)
     print_run(run, output)
     if picture is not None:

@@ -1,17 +1,19 @@
 import click
 
-from mlcd.cli.output import RunName, output_option, print_run
+from mlcd.cli.examples import examples
+from mlcd.cli.output import output_option, print_run
+from mlcd.cli.run_argument import named_or_latest, run_argument
 
 
-@click.command()
-@click.argument("run", type=RunName())
+@click.command(epilog=examples("mlcd show RUN", "mlcd show RUN -o json"))
+@run_argument
 @output_option
-def show(run: str, output: str) -> None:
+def show(run: str | None, output: str) -> None:
     """Show a run's verdict, receipt and plot again.
 
-    RUN is a name from `mlcd runs`, or a unique prefix of one.
+    RUN is a name from `mlcd runs`, or a unique prefix of one; by default the newest run.
     """
     from mlcd.store.store import Store, home
 
     with Store(home(), reading=True) as store:
-        print_run(store.load(run), output)
+        print_run(store.load(named_or_latest(store, run)), output)

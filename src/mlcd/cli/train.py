@@ -4,7 +4,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategies
 from mlcd.cli.env_option import env_option
+from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
     ask_to_spend,
@@ -14,6 +16,7 @@ from mlcd.cli.output import (
     progress,
     seed_option,
     svg_name,
+    track_option,
     writable,
     write_file,
 )
@@ -22,13 +25,28 @@ if TYPE_CHECKING:
     from mlcd.run.run import Run
 
 
-@click.command()
-@click.argument("job", metavar="JOB.yaml|RUN")
-@click.option("--on", metavar="INFRA", help="Where to run, such as sim/aws; overrides resources.infra.")
+@click.command(
+    epilog=examples(
+        "mlcd train job.yaml",
+        "mlcd train job.yaml --dry-run",
+        "mlcd train job.yaml --budget '50 USD' --deadline 6h -y",
+        "mlcd train job.yaml --search-only && mlcd train RUN",
+    )
+)
+@click.argument("job", metavar="JOB.yaml|RUN", shell_complete=complete_jobs)
+@click.option(
+    "--on",
+    metavar="INFRA",
+    shell_complete=complete_clouds,
+    help="Where to run, such as sim/aws; overrides resources.infra.",
+)
 @click.option("--budget", metavar="MONEY", help="Cap on search and training together, such as '100 USD'.")
 @click.option("--deadline", metavar="TIME", help="Deadline, such as 6h30m or 2026-12-01T18:00Z.")
 @click.option(
-    "--strategy", metavar="NAME[:OPTIONS]", help="Search strategy, such as heterbo or convbo:acquisition=ucb."
+    "--strategy",
+    metavar="NAME[:OPTIONS]",
+    shell_complete=complete_strategies,
+    help="Search strategy, such as heterbo or convbo:acquisition=ucb.",
 )
 @click.option("--parallel", metavar="N", help="Trials in parallel.")
 @env_option
@@ -47,6 +65,7 @@ if TYPE_CHECKING:
     type=FilePath(),
     help="Draw speed over nodes to this file, or time against cost if the batch is chosen.",
 )
+@track_option
 @output_option
 @click.pass_context
 def train(
@@ -65,6 +84,7 @@ def train(
     reuse: bool | None,
     yes: bool,
     picture: Path | None,
+    track: tuple[str, ...],
     output: str,
 ) -> None:
     """Find the best deployment for a job, then train there.
@@ -83,9 +103,13 @@ def train(
 
     if picture is not None:
         svg_name(writable(picture), "--picture")
+    if not os.path.exists(job) and not _is_run(job):  # noqa: PTH110 - False where the name is too long
+        from mlcd.spec.document import read_text
+
+        read_text(job, missing="there is no such file or run; `mlcd runs` lists the runs")
     if _is_run(job):
         _refuse_changes(ctx)
-        run = continued(job, envs, search_only=search_only, ask=not yes)
+        run = continued(job, envs, search_only=search_only, ask=not yes, track=track)
         _show(run, output, picture)
         ctx.exit(run.status.exit_code)
     spec = with_overrides(
@@ -100,7 +124,7 @@ def train(
         ask_to_spend(prepared)
     for note in prepared.notes:
         print_text(f"Note: {note}", err=True)
-    with Store(home()) as store, progress(prepared) as observer:
+    with Store(home()) as store, progress(prepared, track) as observer:
         run = begin(prepared, store=store, observer=observer, search_only=search_only)
     _show(run, output, picture)
     ctx.exit(run.status.exit_code)

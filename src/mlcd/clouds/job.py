@@ -4,9 +4,10 @@ import contextlib
 import os
 import secrets
 import socket
+import threading
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from random import SystemRandom
 from types import TracebackType
@@ -16,6 +17,7 @@ from mlcd.clouds.exits import NodeExit, read_exit
 from mlcd.clouds.nodes import PREFIX, Closable, Monitored, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Heard, Reading, ReportSource, progress_source, wall_clock
+from mlcd.clouds.silence import silence_text
 from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir
 from mlcd.errors import ProviderError
 from mlcd.home import private_folder, write_private
@@ -27,9 +29,11 @@ from mlcd.spec.batches import LearningRate, TargetSpec
 from mlcd.spec.real import ProgressRule
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import Malformed, NotJson, check_way, delete_tree, hidden, last_line, printable
+from mlcd.untrusted import Malformed, NotJson, check_way, delete_tree, hidden, last_line, last_lines, printable
 
 POLL_SECONDS = 0.05
+COUNTED_LOG_BYTES = 4 * 1024 * 1024
+"""The last part of a log whose lines are counted for a message."""
 REPORT_SECONDS = 1.0
 """The interval at which a job without news is reported, so that a hang can be ended."""
 OTHER_EXITS_SECONDS = 1.0
@@ -96,6 +100,7 @@ class JobCloud:
         self._noise = engine.noise if noise is None else noise
         self._warned: dict[str, bool] = {}
         """The warnings about what jobs left behind -> whether a lease has reported them."""
+        self._adopting = threading.RLock()
 
     @property
     def name(self) -> str:
@@ -122,7 +127,7 @@ class JobCloud:
 
     def workspace(self, run_id: str) -> Workspace:
         """The run's folders; what is malformed there is reported once, by the lease that finds it or the next one."""
-        return Workspace(self.home, run_id, self._warn)
+        return Workspace(self.home, run_id, self._warn, self._adopting)
 
     def _warn(self, text: str) -> None:
         self._warned.setdefault(text, False)
@@ -151,6 +156,9 @@ class JobLease:
         """The job's reports on gradient noise and model quality, and warnings."""
         self._half_exits: dict[int, float] = {}
         """Nodes whose exit.json is half-written -> since when."""
+        self._source: ReportSource | None = None
+        self._ended_by_itself = False
+        self._missing_outputs: tuple[str, ...] = ()
         self._began = self._began_at = 0.0
 
     # ---- start and end of the lease
@@ -187,7 +195,7 @@ class JobLease:
         finally:
             forget_in_lease(self.folder)
         # The copies were for the nodes. Outputs and checkpoint have been fetched; the logs stay.
-        if fetched:
+        if fetched and not self._missing_outputs:
             delete_tree(self.folder / "workdir", below=self.cloud.home)
         if not self._continues or self.space.has(self.folder / "checkpoint"):
             delete_tree(self.folder / "checkpoint", below=self.cloud.home)
@@ -221,7 +229,7 @@ class JobLease:
 
         Files of the job that are malformed end it: LeaseFailed names the file.
         """
-        source = progress_source(
+        source = self._source = progress_source(
             self.job.progress,
             self.folder,
             batch=self.job.batch_at(self.order.config),
@@ -250,6 +258,7 @@ class JobLease:
                 last = JobProgress(max(self.elapsed_seconds, last.seconds + POLL_SECONDS), furthest)
                 yield last
             if ended and not source.behind:
+                self._ended_by_itself = True
                 now = self.elapsed_seconds
                 if now > last.seconds:
                     yield JobProgress(now, last.samples)
@@ -280,6 +289,15 @@ class JobLease:
             found.append(JobProgress(at, samples))
         return found
 
+    def silence(self) -> str:
+        """See mlcd.clouds.silence.ExplainsSilence."""
+        if self._source is None:
+            return ""
+        log = self.folder / "node-0" / "log.txt"
+        lines = [line for line in last_lines(log, most_bytes=COUNTED_LOG_BYTES) if line.strip()]
+        seen = replace(self._source.seen, log_lines=len(lines), last_line=last_line(log))
+        return hidden(silence_text(self.job.progress, seen), {**self.job.secrets, **self.job.envs})
+
     def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a real job knows its own progress
         """Ask the job to save, wait for that within the authorised time, fetch everything, give the nodes back.
 
@@ -309,6 +327,8 @@ class JobLease:
             utilisation=None if used is None else self._share(used, elapsed),
             total_samples=self.total_samples,
             node_metrics=metrics,
+            missing_outputs=self._missing_outputs,
+            kept_folder=str(self.folder / "workdir") if self._missing_outputs else "",
         )
 
     # ---- inside
@@ -430,6 +450,7 @@ class JobLease:
                     self._fetch_output(name)
                 except Malformed as problem:
                     self.space.warn(f"{problem}; the output {name} is not taken")
+            self._keep_for_missing_outputs()
         self._report_warnings()
         return problems
 
@@ -448,6 +469,14 @@ class JobLease:
         check_way(workdir / "output", below=self.cloud.home)
         if os.path.lexists(workdir / name):
             copy_or_move(workdir / name, self.space.outputs / name, within=workdir)
+
+    def _keep_for_missing_outputs(self) -> None:
+        """Find the outputs that a training which ended by itself did not leave; then keep all that it wrote."""
+        if not self._ended_by_itself:
+            return
+        self._missing_outputs = tuple(n for n in self.job.outputs if not os.path.lexists(self.space.outputs / n))
+        if self._missing_outputs and isinstance(self.nodes, RemoteFiles):
+            self.nodes.fetch(["workdir"])
 
     def _report_warnings(self) -> None:
         for text in self.cloud.new_warnings():

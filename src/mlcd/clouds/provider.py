@@ -55,6 +55,8 @@ class Settled:
     utilisation      share of the nodes' CPU time that was used; None where the cloud cannot measure it
     total_samples    the work of the whole training, where the job itself reports it
     node_metrics     what the cloud's own monitoring measured on the nodes; None where it has nothing
+    missing_outputs  outputs of the job file that a training which ended by itself did not leave
+    kept_folder      where the node's files are kept because of that
     """
 
     seconds: float
@@ -62,6 +64,8 @@ class Settled:
     utilisation: float | None = None
     total_samples: float | None = None
     node_metrics: NodeMetrics | None = None
+    missing_outputs: tuple[str, ...] = ()
+    kept_folder: str = ""
 
 
 class LeaseFailed(Exception):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol, runtime_checkable
 
+from mlcd.clouds.silence import Seen
 from mlcd.spec.real import PROGRESS_KEYS, ProgressRule
 from mlcd.untrusted import Fields, Malformed, NotJson, Tail, parse_json, printable
 
@@ -82,6 +83,11 @@ class ReportSource(Protocol):
         """Whether the last call left lines unread: there were too many for one call."""
         ...
 
+    @property
+    def seen(self) -> Seen:
+        """How many lines were read so far."""
+        ...
+
     def new_readings(self) -> list[Reading]:
         """The readings since the last call, in the order they were written. Raises Malformed, OSError."""
         ...
@@ -144,6 +150,10 @@ class _StepsReader:
     @property
     def behind(self) -> bool:
         return self._tail.behind
+
+    @property
+    def seen(self) -> Seen:
+        return Seen(lines=self._line)
 
     def new_readings(self) -> list[Reading]:
         found = []
@@ -211,16 +221,23 @@ class _LineReader:
         self._tail, self._read, self._batch, self._clock = tail, read, batch or 1, clock
         self._samples = base_samples
         self._rate_seen: float | None = None
+        self._lines = self._matched = 0
 
     @property
     def behind(self) -> bool:
         return self._tail.behind
 
+    @property
+    def seen(self) -> Seen:
+        return Seen(lines=self._lines, matched=self._matched)
+
     def new_readings(self) -> list[Reading]:
         found: list[Reading] = []
         began = time.monotonic()
         for line in self._tail.lines():
+            self._lines += 1
             for key, value in self._read(line):
+                self._matched += 1
                 now = self._clock()
                 if key == "rate":
                     # The first rate only starts the clock: samples before it are warm-up and not counted.

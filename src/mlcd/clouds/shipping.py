@@ -23,7 +23,7 @@ GUARD = "mlcd.platforms.shipped"
 NODES: Mapping[str, tuple[str, ...]] = {
     "mlcd.platforms": (),
     "mlcd.training": (),
-    "mlcd.torch": ("torch",),
+    "mlcd.torch": ("torch", "lightning", "pytorch_lightning", "transformers"),
     "mlcd.keras": ("keras", "numpy", "tensorflow"),
 }
 """What runs on nodes and inside a training script -> the packages that it needs besides the standard library."""

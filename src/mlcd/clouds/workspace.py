@@ -3,8 +3,10 @@
 import os
 import shutil
 import stat
+import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlcd.clouds.reading import MOST_SAMPLES
@@ -29,11 +31,14 @@ class Workspace:
 
     Jobs write in them. What they wrote is read with limits and copied without following links; what is malformed is
     left where it is, never taken, and reported to `warn`.
+
+    adopting  held while the run's checkpoint is read or replaced; one for all workspaces of a run
     """
 
     home: Path
     run_id: str
     warn: Callable[[str], None] = lambda _text: None
+    adopting: AbstractContextManager[object] = field(default_factory=threading.RLock, repr=False, compare=False)
 
     @property
     def root(self) -> Path:
@@ -56,9 +61,10 @@ class Workspace:
 
     def reached_samples(self) -> float:
         """Samples covered by the furthest checkpoint, including those of leases that died with mlcd."""
-        for folder in sorted((self.root / "leases").glob("*/checkpoint")):
-            self.adopt(folder)
-        mine = self._mine()
+        with self.adopting:
+            for folder in sorted((self.root / "leases").glob("*/checkpoint")):
+                self.adopt(folder)
+            mine = self._mine()
         return mine[0] if mine else 0.0
 
     def adopt(self, folder: Path) -> tuple[Malformed, ...]:
@@ -69,17 +75,18 @@ class Workspace:
         (`has`).
         """
         problems: dict[str, Malformed] = {}
-        for _ in range(COPY_TRIES):
-            there = checkpoints_in(folder, below=self.home)
-            problems |= {str(problem): problem for problem in there.problems}
-            mine = self._mine()
-            if there.furthest is None or (mine is not None and mine[0] >= there.furthest[0]):
-                break
-            if not self._take(folder, there.furthest):
-                break
-        for text in problems:
-            self.warn(f"{text}; this checkpoint is not used")
-        self._delete_older()
+        with self.adopting:
+            for _ in range(COPY_TRIES):
+                there = checkpoints_in(folder, below=self.home)
+                problems |= {str(problem): problem for problem in there.problems}
+                mine = self._mine()
+                if there.furthest is None or (mine is not None and mine[0] >= there.furthest[0]):
+                    break
+                if not self._take(folder, there.furthest):
+                    break
+            for text in problems:
+                self.warn(f"{text}; this checkpoint is not used")
+            self._delete_older()
         return tuple(problem for problem in problems.values() if not isinstance(problem, NotJson))
 
     def _take(self, folder: Path, found: tuple[float, Path]) -> bool:
@@ -126,10 +133,11 @@ class Workspace:
     def copy_checkpoint(self, folder: Path) -> float:
         """Copy the run's checkpoint into a lease's folder; its samples, 0 where there is none. Raises OSError."""
         private_folder(folder)
-        mine = self._mine()
-        if mine is None:
-            return 0.0
-        copy_tree(mine[1], folder / mine[1].name)
+        with self.adopting:
+            mine = self._mine()
+            if mine is None:
+                return 0.0
+            copy_tree(mine[1], folder / mine[1].name)
         return mine[0]
 
 

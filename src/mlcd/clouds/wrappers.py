@@ -140,13 +140,16 @@ class Resumed(Wrapped):
     """A simulated cloud whose jobs continue a training that is saved up to `base_samples`, and save what they do.
 
     restart_seconds  the least time from an order to the first sample, to save, release, start and load
+    work_samples     where the job ends by itself: all of the training
     """
 
-    def __init__(self, inner: Cloud, *, base_samples: float, restart_seconds: float) -> None:
-        if not (base_samples >= 0 and restart_seconds >= 0):
-            raise ValueError(f"must not be negative (got {base_samples}, {restart_seconds})")
+    def __init__(
+        self, inner: Cloud, *, base_samples: float, restart_seconds: float, work_samples: float = math.inf
+    ) -> None:
+        if not (base_samples >= 0 and restart_seconds >= 0 and work_samples > 0):
+            raise ValueError(f"must not be negative (got {base_samples}, {restart_seconds}, {work_samples})")
         super().__init__(inner)
-        self.base_samples, self.restart_seconds = base_samples, restart_seconds
+        self.base_samples, self.restart_seconds, self.work_samples = base_samples, restart_seconds, work_samples
 
     def lease(self, order: Order) -> Lease:
         """The inner lease, later where it starts faster than a restart."""
@@ -208,10 +211,17 @@ class _ResumedLease(_WrappedLease):
 
     def progress(self) -> Iterator[JobProgress]:
         later: float | None = None
+        left = self.cloud.work_samples - self.cloud.base_samples
         for point in self.inner.progress():
             if later is None:
                 later = max(self.cloud.restart_seconds - point.seconds, 0.0)
             self._before, self._last = self._last, JobProgress(point.seconds + later, point.samples)
+            if self._last.samples >= left > self._before.samples:
+                share = (left - self._before.samples) / (self._last.samples - self._before.samples)
+                ended = self._before.seconds + share * (self._last.seconds - self._before.seconds)
+                self._last = JobProgress(ended, left)
+                yield self._last
+                return
             yield self._last
 
     def finish(self, at: JobProgress) -> Settled:

@@ -14,6 +14,12 @@ from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
+RUN_ERROR_SHARE = 1 / 6
+"""The error of a training's own speed, as a share of the difference between two runs (`Problem.noise`). Simulated
+trainings keep their speed; a real one that loses more of it is covered by `Problem.slowdown`."""
+KNOWN_SHARE = 0.5
+"""The training's own speed counts once it was measured for this share of a trial."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Account:
@@ -38,7 +44,7 @@ class Account:
         seen = {attempt.config: attempt.samples_per_second for attempt in self.run.earlier}
         if seen:
             history = History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))
-        is_restart = self.run.problem.keeps_work and self.run.reached_samples > 0
+        is_restart = self.run.history.reached_samples > 0
         return history.with_startup(self.run.problem.restart_seconds) if is_restart else history
 
     @cached_property
@@ -89,6 +95,7 @@ class Account:
 
         passed  seconds for which it has been running; the work that it did in them is not counted yet
         """
+        problem = self.run.problem
         config, before = stretch.config, self.run.attempts[-1] if self.run.open_stretch is not None else None
         is_restart = stretch.authorisation.attempt > 1
         measured = [trial for trial in self.run.history.measured if trial.config == config]
@@ -97,12 +104,16 @@ class Account:
         bound = Plan(config=config, seconds=most_seconds, usd=most_usd, worst_seconds=most_seconds, worst_usd=most_usd)
         if not measured:
             return bound
-        # The speed of the trial and that of the training so far: the slower one bounds the rest.
         startup = max(trained[-1].startup_seconds - (before.seconds if before is not None else 0.0), 0.0)
-        both = (replace(trial, startup_seconds=startup, seconds=startup) for trial in (measured[-1], trained[-1]))
-        plans = [_later(Plan.of(self.remaining, trial), passed) for trial in both]
+        seen = [measured[-1], trained[-1]]
+        if before is not None and before.seconds - trained[-1].startup_seconds >= KNOWN_SHARE * problem.trial.seconds:
+            error = min(RUN_ERROR_SHARE * problem.noise, trained[-1].relative_error)
+            seen = [replace(trained[-1], relative_error=error)]
+        # Until its own speed is known, the slower one of the trial's and the training's bounds the rest.
+        rests = (replace(trial, startup_seconds=startup, seconds=startup) for trial in seen)
+        plans = [_later(Plan.of(self.remaining, trial), passed) for trial in rests]
         expected, worst = plans[-1], max(plans, key=lambda plan: plan.worst_seconds)
-        if most_seconds < expected.seconds:  # it takes longer than it was authorised for
+        if most_seconds < expected.seconds or most_usd < expected.usd:  # it takes more than it was authorised for
             return replace(expected, worst_seconds=worst.worst_seconds, worst_usd=worst.worst_usd)
         return replace(
             expected,

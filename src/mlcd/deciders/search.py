@@ -7,7 +7,8 @@ from typing import Protocol
 
 from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.decision import Conclude, Decision, End, Start
-from mlcd.deciders.training import place_beside, plan_taken, stretch_at
+from mlcd.deciders.training import is_certain, place_beside, plan_taken, stretch_at
+from mlcd.deciders.watched import seconds_to_better
 from mlcd.errors import BadInput
 from mlcd.goal import Objective
 from mlcd.ledger import Ledger
@@ -94,6 +95,8 @@ class SearchDecider:
             )
         if _is_met(problem, ledger.history):
             return (), "the target was met in a trial"
+        if run.problem.is_done_by(run.reached_samples):
+            return (), "the trials did all of the work"
         if problem.beside:
             return self._beside(account, room)
         return self._authorised(ledger, *self._wanted(ledger, room))
@@ -123,18 +126,40 @@ class SearchDecider:
     def _beside(self, account: Account, room: int) -> tuple[tuple[Request, ...], str]:
         """Trials, and a stretch of the training for as long as they run, once something measured fits.
 
-        Where only money counts, a training that waits costs nothing: it starts when no trial may run before it.
+        Until then trials are parts of the training. Where money counts, that is cheaper than a training beside them:
+        it waits, and they are made one at a time, until none may start or is worth its price.
         """
-        ledger, place = account.ledger, place_beside(account)
-        waits = not account.run.attempts and account.remaining.goal.minimize is Objective.COST
+        ledger, place, goal = account.ledger, place_beside(account), account.remaining.goal
+        waits = not account.run.attempts and (
+            goal.minimize is Objective.COST or (goal.budget is not None and self.parallel == 1)
+        )
         if place is None or waits:
-            requests, stopped = self._authorised(ledger, *self._wanted(ledger, room))
+            count = 1 if waits else room
+            if count == 1:  # of several at once, only the work of the one that gets furthest is kept
+                ledger = replace(ledger, problem=replace(ledger.problem, beside=False, keeps_work=True))
+            requests, stopped = self._authorised(ledger, *self._wanted(ledger, count))
             if requests or place is None:
                 return requests, stopped
-        beside = replace(ledger, training=place)
+        if account.guarded and not is_certain(account, place):  # nothing else runs until it is
+            stretch = stretch_at(account, place)
+            return ((stretch,), "") if stretch is not None else ((), "the training takes all that is left")
+        beside = replace(account.ledger, training=place)
         requests, stopped = self._authorised(beside, *self._wanted(beside, room))
-        stretch = stretch_at(account, place) if requests else None
+        goes_on = requests or seconds_to_better(account, place) is not None or self._has_hope(beside, place)
+        stretch = stretch_at(account, place) if goes_on else None
         return ((*requests, stretch), "") if stretch is not None else ((), stopped)
+
+    def _has_hope(self, ledger: Ledger, place: Plan) -> bool:
+        """Whether a trial may start later: the budget has room for it as soon as the training is known to be on time.
+
+        What is kept for the training then shrinks, because its own speed is more certain than that of a trial.
+        """
+        if not ledger.guarded or ledger.problem.goal.budget is None:
+            return False
+        on_time = replace(place, worst_seconds=place.seconds, worst_usd=place.usd)
+        later = replace(ledger, training=on_time)
+        requests, _ = self._authorised(later, *self._wanted(later, 1))
+        return bool(requests)
 
     def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:
         """Trials worth making, retries first; or none, and why."""

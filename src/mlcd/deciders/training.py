@@ -4,12 +4,13 @@ from dataclasses import dataclass, replace
 
 from mlcd.deciders.account import Account
 from mlcd.deciders.decision import End, Start
+from mlcd.deciders.watched import admissible
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan, best, best_fitting, plans, tie
+from mlcd.trial.plan import Plan, best, plans, tie
 from mlcd.units import HOUR, ZERO
 
 
@@ -31,10 +32,20 @@ class TrainingDecider:
 
 def place_beside(account: Account) -> Plan | None:
     """Where the training runs beside the next trials: where it is, else where its next attempt starts; or nowhere."""
+    stay, attempts = account.training, account.run.attempts
+    if stay is not None:
+        return next(admissible(account, [stay]), stay)
+    if attempts:
+        return _next_plan(account, attempts[-1])
+    return best(account.remaining, admissible(account, plans(account.remaining, account.history)))
+
+
+def is_certain(account: Account, place: Plan) -> bool:
+    """Whether the rest of the work fits there at its upper bound; else the training is only likely to stay there."""
     if account.training is not None:
-        return account.training
-    attempts = account.run.attempts
-    return _next_plan(account, attempts[-1]) if attempts else account.incumbent()
+        return account.ledger.fits(account.training)
+    history = account.restarting if account.run.attempts else account.history
+    return any(plan.config == place.config and account.ledger.fits(plan) for plan in plans(account.remaining, history))
 
 
 def plan_taken(attempt: Attempt) -> Plan:
@@ -51,22 +62,25 @@ def stretch_at(account: Account, plan: Plan) -> Request | None:
     ended = account.run.open_stretch
     attempt = 1 + len(account.run.attempts) if ended is None else ended.authorisation.attempt
     price = account.run.problem.price(plan.config)
-    return Request(role=Role.TRAINING, authorisation=replace(answer, attempt=attempt), usd_per_hour=price)
+    # Where time is kept for a fallback, the money is spent sooner.
+    seconds = min(answer.seconds, answer.usd.dollars / price.dollars * HOUR)
+    return Request(
+        role=Role.TRAINING, authorisation=replace(answer, attempt=attempt, seconds=seconds), usd_per_hour=price
+    )
 
 
 def better_place(account: Account) -> Plan | None:
     """Where the training that runs should move: better for the rest of the work, restart included; None: nowhere.
 
-    A gain within a `tie` of what staying takes is not worth a restart: the measurements are no more precise. Where
-    staying is expected to break a limit, any other deployment that fits is better.
+    A gain within a `tie` of what staying takes is not worth a restart: the measurements are no more precise. Where the
+    rest does not fit, any other deployment where it does is better.
     """
     stay, problem = account.training, account.remaining
     if stay is None:
         return None
     others = [plan for plan in plans(problem, account.restarting) if plan.config != stay.config]
-    there = best(problem, (plan for plan in others if account.ledger.fits(plan)))
-    expected = replace(stay, worst_seconds=stay.seconds, worst_usd=stay.usd)
-    if there is None or not account.ledger.fits(expected):
+    there = best(problem, admissible(account, others))
+    if there is None or not any(admissible(account, [stay])):
         return there
     return there if there.value(problem) < stay.value(problem) * (1 - tie(problem)) else None
 
@@ -117,9 +131,10 @@ def _next_plan(account: Account, ended: Attempt) -> Plan | None:
     if ended.next_plan is not None and remaining.fits(ended.next_plan):
         return ended.next_plan
     same = _plan_on(account, ended)
-    if ended.ending in (Ending.RESTARTED, Ending.LOST) and same is not None and remaining.fits(same):
+    same_place = ended.ending in (Ending.RESTARTED, Ending.LOST, Ending.INTERRUPTED)
+    if same_place and same is not None and remaining.fits(same):
         return same
-    return best_fitting(account.remaining, account.restarting, remaining)
+    return best(account.remaining, admissible(account, plans(account.remaining, account.restarting)))
 
 
 def _ended_seconds(account: Account) -> float:
@@ -132,6 +147,8 @@ def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:
     goal = run.problem.goal
     if final.ending is Ending.FAILED:
         return Status.RUN_FAILED
+    if final.missing_outputs:
+        return Status.OUTPUT_MISSING
     over_time = goal.deadline_seconds is not None and elapsed_seconds > goal.deadline_seconds
     over_money = goal.budget is not None and run.spent > goal.budget
     stopped = final.ending in (Ending.STOPPED, Ending.OVERRAN)

@@ -15,6 +15,7 @@ from typing import NoReturn, Protocol, Self, TypeVar, runtime_checkable
 from mlcd.clouds.provider import Cloud, JobProgress, Lease, LeaseFailed, Order, Settled
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.clouds.serving.provider import Endpoint, ServerLease, ServingCloud
+from mlcd.clouds.silence import ExplainsSilence
 from mlcd.engine.clock import boot_seconds
 from mlcd.engine.performer import Situation
 from mlcd.engine.watchdog import MAY_STILL_RUN, Bounds
@@ -359,6 +360,8 @@ class CheckedLease:
             utilisation=None if used is None else number(used, "utilisation", most=MOST_SAMPLES),
             total_samples=None if total is None else number(total, "total_samples", most=MOST_SAMPLES),
             node_metrics=_node_metrics(settled.node_metrics),
+            missing_outputs=_texts(settled.missing_outputs, "missing_outputs"),
+            kept_folder=_text(settled.kept_folder, "kept_folder"),
         )
         if is_understated(seconds, cloud.passed_seconds()):
             more = f"{format_seconds(checked.seconds)} passed and are charged"
@@ -376,6 +379,13 @@ class CheckedListener(CheckedLease):
             return [found for found in getattr(self._entered, "heard", ()) if isinstance(found, Reading)]
         except Exception:
             return []
+
+    def silence(self) -> str:
+        """See mlcd.clouds.silence.ExplainsSilence; "" where the lease cannot say."""
+        try:
+            return _text(self._entered.silence(), "silence()") if isinstance(self._entered, ExplainsSilence) else ""
+        except Exception:
+            return ""
 
 
 class CheckedServer(CheckedLease):
@@ -414,6 +424,15 @@ def _node_metrics(found: object) -> NodeMetrics | None:
         return NodeMetrics(source=source, nodes=int(number(metrics.nodes, "nodes")), **values)
     except ValueError as error:
         raise Malformed("node_metrics", str(error)) from error
+
+
+def _texts(found: object, name: str) -> tuple[str, ...]:
+    return tuple(_text(each, name) for each in instance_of(found, tuple, name))
+
+
+def _text(found: object, name: str) -> str:
+    """A text as it can be stored and shown. Raises Malformed."""
+    return printable(instance_of(found, str, name))
 
 
 def _shown(value: object) -> str:

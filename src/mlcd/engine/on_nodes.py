@@ -1,5 +1,6 @@
 """The steps of a training on nodes: trials, and the training itself."""
 
+import math
 from dataclasses import dataclass, field
 
 from mlcd.clouds.provider import Cloud, Lease, Order
@@ -13,6 +14,7 @@ from mlcd.engine.trials import lost_trial, measure_trial, overdue
 from mlcd.engine.watchdog import Bounds, Overdue, watched
 from mlcd.errors import ProviderError
 from mlcd.problem import Problem
+from mlcd.run.kept_work import keeps_work, reached_before
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.search.strategy import Elastic
@@ -79,18 +81,19 @@ class NodePerformer:
                 self.close()
             cloud = checked_cloud(self.cloud, step, inner, self.bounds)
             if step.role is Role.TRIAL:
-                kept = inner.run.problem.keeps_work
-                return lost_trial(step, inner, reached_samples=cloud.reached_samples(run.run_id) if kept else 0.0)
-            return self._training(cloud, step, inner).lost()
+                kept = keeps_work(inner.now, step)
+                reached = cloud.reached_samples(run.run_id) if kept else 0.0
+                return lost_trial(step, inner, interrupted=interrupted, reached_samples=reached)
+            return self._training(cloud, step, inner).lost(interrupted=interrupted)
 
         try:
             most = self.bounds.lost_seconds(interrupted=interrupted)
             return watched(settle, situation, most_seconds=most, bounds=self.bounds)
         except Overdue:  # the step is charged all the same; what it saved is not known
             if step.role is Role.TRIAL:
-                return lost_trial(step, situation)
+                return lost_trial(step, situation, interrupted=interrupted)
             unsaved = CheckedCloud(cloud=_Silent(name=cloud_name(self.cloud), simulated=self.simulated))
-            return self._training(unsaved, step, situation).lost()
+            return self._training(unsaved, step, situation).lost(interrupted=interrupted)
 
     def close(self) -> None:
         """Give back the nodes that a training has kept between two stretches."""
@@ -104,13 +107,12 @@ class NodePerformer:
 
     def _cloud_for(self, step: Step, situation: Situation[Problem]) -> Cloud:
         """The cloud; a simulated one starts and saves as a job does that continues the run's training."""
-        run = situation.run
-        is_training = step.role is Role.TRAINING
-        if not (self.simulated and (run.problem.keeps_work or (is_training and run.problem.beside))):
+        if not (self.simulated and keeps_work(situation.now, step)):
             return self.cloud
-        is_restart = step.authorisation.attempt > 1 if run.problem.beside else run.reached_samples > 0
-        seconds = run.problem.restart_seconds if is_restart else 0.0
-        return Resumed(self.cloud, base_samples=run.reached_samples, restart_seconds=seconds)
+        base = reached_before(situation.run, step)
+        restart_seconds = situation.run.problem.restart_seconds if base > 0 else 0.0
+        work = situation.run.problem.work_samples if step.role is Role.TRIAL else math.inf
+        return Resumed(self.cloud, base_samples=base, restart_seconds=restart_seconds, work_samples=work)
 
     def _training(self, cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Training:
         held = self._held

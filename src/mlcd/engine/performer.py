@@ -3,7 +3,8 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from mlcd.engine import clock
 from mlcd.events import Event
@@ -12,6 +13,9 @@ from mlcd.problem import Problem
 from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Step
 from mlcd.trial.call import FunctionCall
+
+INTERRUPTED = "interrupted with the run"
+"""The message of a step that the user interrupted."""
 
 P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
 P_contra = TypeVar("P_contra", bound=Problem | FunctionProblem, contravariant=True)
@@ -37,6 +41,11 @@ class Situation(Generic[P_co]):
     moment: clock.Moments = clock.read_moment
     useless: threading.Event = field(default_factory=threading.Event)
     latest: Callable[[], Run[P_co]] | None = None
+
+    @property
+    def now(self) -> Run[P_co]:
+        """The run now."""
+        return self.run if self.latest is None else self.latest()
 
 
 class Performer(Protocol[P_contra]):
@@ -67,6 +76,15 @@ class Performer(Protocol[P_contra]):
 
     def calls(self) -> tuple[FunctionCall, ...]:
         """The function calls of the last step, if it was an epoch and the cloud lists them."""
+        ...
+
+
+@runtime_checkable
+class HandsOver(Protocol[P_contra]):
+    """A performer that has something to hand over when a run has ended, besides what its steps brought."""
+
+    def hand_over(self, run: Run[P_contra], folder: Path) -> None:
+        """Write it into `folder`, the run's outputs. Raises ProviderError, OSError."""
         ...
 
 

@@ -12,7 +12,7 @@ from mlcd.clouds.serving.provider import ServingCloud
 from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.verification import failed_verifications
 from mlcd.engine.checked import checked_serving, cloud_name, is_simulated
-from mlcd.engine.performer import Situation, lost_time
+from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.trials import lost_trial, overdue
 from mlcd.engine.watchdog import Bounds, Overdue, watched
 from mlcd.events import RunProgress
@@ -72,17 +72,17 @@ class LoadTestPerformer:
             cancelled=situation.stop.is_set,
         )
 
-    def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:  # noqa: ARG002
+    def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:
         """A failure, charged for the time that has passed."""
         if step.role is Role.TRIAL:
-            return lost_trial(step, situation)
+            return lost_trial(step, situation, interrupted=interrupted)
         seconds, assumed = lost_time(step, situation)
         return Attempt(
             config=step.config,
             seconds=seconds,
             usd=step.price.for_seconds(seconds),
-            ending=Ending.LOST,
-            message=f"mlcd ended before the verification did{assumed}",
+            ending=Ending.INTERRUPTED if interrupted else Ending.LOST,
+            message=f"{INTERRUPTED if interrupted else 'mlcd ended before the verification did'}{assumed}",
         )
 
     def calls(self) -> tuple[FunctionCall, ...]:

@@ -8,6 +8,7 @@ from typing import Self
 
 from mlcd.clouds.provider import JobProgress, Order, Settled
 from mlcd.clouds.reading import Listening, Reading
+from mlcd.clouds.silence import ExplainsSilence
 from mlcd.engine.checked import CheckedCloud, CheckedLease
 from mlcd.profiler.measure import warnings
 
@@ -68,6 +69,10 @@ class TrainingNodes:
     def heard(self) -> list[Reading]:
         """What the job has reported besides its progress."""
         return [] if self.listening is None else self.listening.heard
+
+    def silence(self) -> str:
+        """What a job without a sample wrote instead; "" where that is not known."""
+        return self._lease.silence() if isinstance(self._lease, ExplainsSilence) else ""
 
     def new_warnings(self) -> tuple[str, ...]:
         """Warnings of the job that were not returned before."""

@@ -9,8 +9,9 @@ from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose, Settl
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.training import better_place
+from mlcd.deciders.watched import look_seconds
 from mlcd.engine.checked import CheckedCloud
-from mlcd.engine.performer import Situation, lost_time
+from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.stretch import TrainingNodes, points_after
 from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
 from mlcd.errors import Interrupted
@@ -43,8 +44,8 @@ LEAST_DONE_SHARE = 0.9
 class Training:
     """One attempt at the training: one lease of the step's configuration.
 
-    Beside trials of its round, a stretch of one: it ends with them, and the next stretch continues on the same nodes,
-    unless they showed that the training should move.
+    Beside a search, a stretch of one: it ends with the trials of its round, or where there are none as soon as the
+    search is to be asked again. The next stretch continues on the same nodes, unless the training should move.
     """
 
     cloud: CheckedCloud
@@ -71,16 +72,16 @@ class Training:
         """The longest that an attempt which starts now may take: its nodes end themselves then."""
         return self._seconds_left(self._account)
 
-    def lost(self) -> Attempt:
-        """The outcome of a real training that died with mlcd, charged for the time that has passed."""
+    def lost(self, *, interrupted: bool) -> Attempt:
+        """The outcome of a real training that died with mlcd or was interrupted, charged for the time that passed."""
         seconds, assumed = lost_time(self.step, self.situation)
         lost = Attempt(
             config=self.step.config,
             seconds=seconds,
             usd=self._charge(seconds),
-            ending=Ending.LOST,
+            ending=Ending.INTERRUPTED if interrupted else Ending.LOST,
             reached_samples=self._saved_samples,
-            message=f"mlcd ended before the training did{assumed}",
+            message=f"{INTERRUPTED if interrupted else 'mlcd ended before the training did'}{assumed}",
         )
         self._report_restart(lost)
         return lost
@@ -90,7 +91,7 @@ class Training:
     @property
     def _latest(self) -> SearchRun:
         """The run now."""
-        return self.situation.run if self.situation.latest is None else self.situation.latest()
+        return self.situation.now
 
     @cached_property
     def _run(self) -> SearchRun:
@@ -101,6 +102,11 @@ class Training:
 
     @cached_property
     def _is_beside(self) -> bool:
+        """Whether the search goes on beside it."""
+        return self._run.problem.beside and self._run.verdict is None
+
+    @cached_property
+    def _has_trials(self) -> bool:
         """Whether trials run beside it."""
         return any(step.round == self.step.round for step in self._run.in_flight)
 
@@ -187,11 +193,12 @@ class Training:
                 if self.cloud.simulated:
                     problem = "the job ended before its work was done"
                     raise LeaseFailed(FailureKind.ERROR, problem, seconds=self._begun_seconds + watch.last.seconds)
+                silence = nodes.silence() if watch.last.samples <= 0 else ""
                 settled = nodes.finish(watch.last)
         finally:
             for text in nodes.new_warnings():
                 self.situation.tell(Warned(text=f"the training: {text}"))
-        self._check_end(watch, nodes.heard)
+        self._check_end(watch, nodes.heard, silence)
         self._tell(1.0, self._charge(settled.seconds), settled.seconds)
         return self._ended(settled, watch, (Ending.DONE, ""), nodes.heard)
 
@@ -203,12 +210,12 @@ class Training:
         """Whether to end this attempt, or stretch, now. Raises _Hung."""
         ending = None
         if not self.cloud.simulated:
-            self._end_a_hang(watch)
+            self._end_a_hang(watch, nodes)
             ending = self._re_decide(watch)
         if ending is None and self.elastic is not None and nodes.listening is not None:
             ending = self._switch(self.elastic, watch, nodes.listening)
-        if ending is None and not self.cloud.simulated and self._is_beside and not self._trials_in_flight():
-            ending = self._after_trials(watch.last.seconds, watch.last.samples, watch.speed())
+        if ending is None and not self.cloud.simulated and self._is_beside and self._is_over(watch.last.seconds):
+            ending = self._after_stretch(watch.last.seconds, watch.last.samples, watch.speed())
         return ending
 
     def _kept(self, nodes: TrainingNodes, at: JobProgress) -> Settled:
@@ -218,16 +225,16 @@ class Training:
         return Settled(seconds=at.seconds, reached_samples=self._base_samples + at.samples)
 
     def _simulated_end(self, watch: AttemptWatch) -> Attempt | None:
-        """The attempt, if the work, the money or the trials beside it ended before the newest point."""
+        """The attempt, if the work, the money or this stretch of it ended before the newest point."""
         done = watch.crossing() if watch.last.samples >= watch.work else math.inf
-        beside = self._trial_seconds() if self._is_beside else math.inf
+        beside = self._stretch_seconds() if self._is_beside else math.inf
         if watch.last.seconds >= beside and beside <= min(done, watch.seconds_left):
             samples = watch.samples_before(beside)
             trained = beside - watch.startup_seconds
             speed = samples / trained if samples > 0 and trained > 0 else None
             if speed is not None:  # simulated runs are slower by the stretch of interruptions, and so are plans
                 speed *= self._run.problem.stretch_of(self.step.config)
-            ending = self._after_trials(beside, samples, speed)
+            ending = self._after_stretch(beside, samples, speed)
             settled = Settled(seconds=beside, reached_samples=self._base_samples + samples)
             return replace(self._ended(settled, watch, ending, []), samples_per_second=speed)
         if watch.is_over_budget:
@@ -248,14 +255,24 @@ class Training:
             return self.step.price.for_seconds(seconds)
         return self.step.price.for_seconds(self._before.seconds + seconds) - self._before.usd
 
-    # ---- beside trials
+    # ---- beside a search
 
-    def _trials_in_flight(self) -> bool:
-        return any(s.role is Role.TRIAL and s.round == self.step.round for s in self._latest.in_flight)
+    def _is_over(self, seconds: float) -> bool:
+        """Whether this stretch ends after so many seconds in real time."""
+        if not self._has_trials:
+            return seconds >= self._stretch_seconds()
+        return not any(s.role is Role.TRIAL and s.round == self.step.round for s in self._latest.in_flight)
 
-    def _trial_seconds(self) -> float:
-        """How long the trials beside it took."""
+    def _stretch_seconds(self) -> float:
+        """How long the trials beside it took; without trials, until it is looked at again."""
+        if not self._has_trials:
+            return self._look_seconds
         return max(s.trial.seconds for s in self._latest.trials if s.round == self.step.round)
+
+    @cached_property
+    def _look_seconds(self) -> float:
+        """Seconds until the search is asked again, without trials beside it."""
+        return look_seconds(self._at_start, self.step.config)
 
     @property
     def _begun_seconds(self) -> float:
@@ -264,8 +281,8 @@ class Training:
             return 0.0 if self._before is None else self._before.seconds
         return 0.0 if self.held is None else self.held.at.seconds
 
-    def _after_trials(self, seconds: float, samples: float, speed: float | None) -> tuple[Ending, str]:
-        """Whether the training continues where it is, or moves to where the trials beside it showed it better."""
+    def _after_stretch(self, seconds: float, samples: float, speed: float | None) -> tuple[Ending, str]:
+        """Whether the training continues where it is, or moves to where the rest of it is better done by now."""
         ended = Attempt(
             config=self.step.config,
             seconds=seconds,
@@ -282,8 +299,11 @@ class Training:
         there = self._next_plan.config
         return Ending.MOVED, f"{there} is better than {self.step.config} for the rest of the work, restart included"
 
-    def _check_end(self, watch: AttemptWatch, heard: list[Reading]) -> None:
-        """Warn if the job exited successfully without doing what its file says."""
+    def _check_end(self, watch: AttemptWatch, heard: list[Reading], silence: str) -> None:
+        """Warn if the job exited successfully without doing what its file says.
+
+        silence  what a job without a sample wrote instead, where that is known
+        """
         run = self._run
         target = run.problem.target
         if target is not None:
@@ -294,7 +314,8 @@ class Training:
             return
         share = (run.reached_samples + watch.last.samples) / run.problem.work_samples
         if share < LEAST_DONE_SHARE:
-            text = f"the job exited successfully after {share:.0%} of the work its file names: check job.samples"
+            text = f"the job exited successfully after {share:.0%} of the work its file names: "
+            text += silence or "check job.samples"
             self.situation.tell(Warned(text=text))
 
     def _ended(
@@ -312,11 +333,13 @@ class Training:
             noise_scale=noise_scale(heard),
             learned=self._learned(heard),
             node_metrics=settled.node_metrics,
+            missing_outputs=settled.missing_outputs if ending[0] is Ending.DONE else (),
+            kept_folder=settled.kept_folder if ending[0] is Ending.DONE else "",
         )
 
     # ---- decisions
 
-    def _end_a_hang(self, watch: AttemptWatch) -> None:
+    def _end_a_hang(self, watch: AttemptWatch, nodes: TrainingNodes) -> None:
         """Raises _Hung when a job with remaining work has been silent for unusually long."""
         problem = self._run.problem
         policy = problem.trial
@@ -325,7 +348,8 @@ class Training:
             return
         if watch.last.samples <= 0:
             if watch.last.seconds >= policy.worst_seconds(self.step.config.nodes):
-                raise _Hung(f"it ended before its first sample after {watch.last.seconds:.0f} s", watch.clock())
+                after = f"it ended before its first sample after {watch.last.seconds:.0f} s"
+                raise _Hung(": ".join(filter(None, (after, nodes.silence()))), watch.clock())
         elif watch.silent_seconds >= max(policy.watchdog_seconds, TRAINING_QUIET_GAPS * watch.longest_gap):
             raise _Hung(f"no progress for {watch.silent_seconds:.0f} s", watch.clock())
 
@@ -481,7 +505,7 @@ class Training:
         self.situation.tell(Warned(text=f"{ended.message}; the training continues {where}"))
 
     def _tell(self, fraction: float, usd: Usd, seconds: float) -> None:
-        if self._is_beside:  # the trials are what is shown
+        if self._has_trials:  # they are what is shown
             return
         money = self._at_start.money_while_training(usd, seconds, self.step.started_seconds)
         self.situation.tell(RunProgress(config=self.step.config, fraction=fraction, money=money))

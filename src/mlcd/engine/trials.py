@@ -1,13 +1,14 @@
 """Trials of a training on nodes: each is measured by the profiler."""
 
 from mlcd.engine.checked import CheckedCloud
-from mlcd.engine.performer import Situation, lost_time
+from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.watchdog import abandoned
 from mlcd.errors import Interrupted
 from mlcd.events import Warned
 from mlcd.problem import Problem
 from mlcd.profiler.measure import measure
 from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.kept_work import keeps_work
 from mlcd.run.moment import Moment
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.trial.trial import Failure, FailureKind, Trial
@@ -27,7 +28,7 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
             run_id=run.run_id,
             metric=target.metric if target else "",
             known_noise=run.history.noise_scale,
-            continues=run.problem.keeps_work,
+            continues=keeps_work(situation.now, step),
             cancelled=lambda: situation.stop.is_set() or situation.useless.is_set(),
             warned=lambda text: situation.tell(Warned(text=text)),
             charged=cloud.charged,
@@ -54,14 +55,16 @@ def overdue(step: Step, situation: Situation[Problem], began: Moment, problem: s
     )
 
 
-def lost_trial(step: Step, situation: Situation[Problem], *, reached_samples: float = 0.0) -> Failure:
-    """A trial that died with mlcd, charged for the time that has passed, at most what was authorised."""
+def lost_trial(
+    step: Step, situation: Situation[Problem], *, interrupted: bool, reached_samples: float = 0.0
+) -> Failure:
+    """A trial that died with mlcd or was interrupted, charged for the time that passed, at most what was authorised."""
     seconds, assumed = lost_time(step, situation)
     return Failure(
         config=step.config,
         attempt=step.authorisation.attempt,
-        kind=FailureKind.LOST,
-        message=f"mlcd ended before the trial did{assumed}",
+        kind=FailureKind.STOPPED if interrupted else FailureKind.LOST,
+        message=f"{INTERRUPTED if interrupted else 'mlcd ended before the trial did'}{assumed}",
         seconds=seconds,
         usd=step.price.for_seconds(seconds),
         reached_samples=reached_samples,

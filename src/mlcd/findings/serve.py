@@ -9,7 +9,7 @@ from mlcd.run.findings import RejectedConfig, RejectionReason, ServeFindings, Se
 from mlcd.run.run import SearchRun
 from mlcd.space import Config
 from mlcd.trial.trial import Load, Measurement
-from mlcd.units import Usd, percent_text, speed_text
+from mlcd.units import Usd, latency_text, percent_text, speed_text
 
 REQUESTS_PER_MILLION = 1e6
 
@@ -137,6 +137,14 @@ def _distance(goal: Goal, trial: Measurement) -> float:
     return max(late, 1.0) * max(short, 1.0)
 
 
+def _promised_share(run: SearchRun) -> float:
+    """The share of its measured rate that is promised of the choice: prices of the others are at the same share."""
+    choice = chosen(run)
+    if choice is None or run.problem.goal.rate is not None:
+        return 1.0
+    return min(choice.requests_per_second / choice.measured_requests_per_second, 1.0)
+
+
 def _rejected(run: SearchRun, trial: Measurement, reason: RejectionReason, text: str) -> RejectedConfig:
     return RejectedConfig(
         subject=str(trial.config),
@@ -144,7 +152,7 @@ def _rejected(run: SearchRun, trial: Measurement, reason: RejectionReason, text:
         reason=reason,
         text=text,
         samples_per_second=trial.samples_per_second,
-        usd_per_million=_usd_per_million(run, trial.config, trial.samples_per_second),
+        usd_per_million=_usd_per_million(run, trial.config, trial.samples_per_second * _promised_share(run)),
         load=trial.load,
     )
 
@@ -177,7 +185,8 @@ def _missed(run: SearchRun, trial: Measurement) -> RejectedConfig:
                 run, trial, RejectionReason.BREAKS_SLO, f"{load.errors:,} of {load.requests:,} requests failed"
             )
         over = _latency(goal, load) - goal.slo.seconds
-        text = f"p{goal.slo.percentile} {over * 1000:.3g} ms over the limit at {speed_text(trial.samples_per_second)}/s"
+        at = f"at {speed_text(trial.samples_per_second)}/s"
+        text = f"p{goal.slo.percentile} {latency_text(over)} over the limit {at}"
         return _rejected(run, trial, RejectionReason.BREAKS_SLO, text)
     asked = f"{goal.rate:g}" if goal.rate else "-"
     return _rejected(

@@ -17,7 +17,7 @@ FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 _OTHERS = 0o077
 _OWN_NAMES = (
-    "mlcd.sqlite3", "work", "locks", "leases", "functions", "quantised", "skypilot", "envs", "backups",
+    "mlcd.sqlite3", "work", "locks", "leases", "functions", "quantised", "skypilot", "envs", "backups", "prices",
 )  # fmt: skip
 """What mlcd makes in a home; its other files begin with one of these names and a dot or a hyphen."""
 DEFAULT_NAME = ".mlcd"

@@ -8,6 +8,8 @@ from fnmatch import fnmatchcase
 from mlcd.catalog import Catalog, Instance, NotOffered, family_globs
 from mlcd.clouds.replay import ReplayInstance, ReplayWorkload
 from mlcd.errors import nearest
+from mlcd.jobs.accelerators import FIELD as ACCELERATORS
+from mlcd.jobs.accelerators import check_accelerators, with_accelerators
 from mlcd.space import Config
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.spec.node import YamlNode
@@ -41,8 +43,10 @@ class MeasuredTypes:
 
 def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
     """The types of `cloud` that the job may use. Raises SpecError at the name or glob that does not fit."""
-    given = spec.resources.instance_type
-    patterns = catalog.default_types(cloud) if given is None else given
+    patterns = spec.resources.instance_type
+    if patterns is None:
+        patterns = ("*",) if spec.resources.accelerators else catalog.default_types(cloud)
+    named: dict[str, Instance] = {}
     chosen: dict[str, Instance] = {}
     no_spot: dict[str, None] = {}
     unfit: dict[str, str] = {}
@@ -54,7 +58,8 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
             raise spec.error(
                 place, error.problem, value=pattern, allowed=error.allowed, nearest=error.nearest
             ) from error
-        for instance in may_train(found, unfit):
+        named.update((instance.name, instance) for instance in found)
+        for instance in may_train(with_accelerators(spec, found), unfit):
             if instance.price(spot=spec.resources.use_spot) is not None:
                 chosen[instance.name] = instance
             elif pattern == instance.name:
@@ -66,6 +71,7 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
                 )
             else:
                 no_spot[instance.name] = None
+    check_accelerators(spec, tuple(named.values()))
     if not chosen:
         raise spec.error(
             "resources.use_spot",
@@ -121,6 +127,9 @@ def measured(spec: TrainSpec, workload: ReplayWorkload, catalog: Catalog) -> Mea
     if spec.resources.use_spot:
         problem = "a measured table has no spot prices and no interruptions"
         raise spec.error("resources.use_spot", problem, value=True, allowed="false")
+    if spec.resources.accelerators:
+        problem = "a measured table names types, not accelerators"
+        raise spec.error(ACCELERATORS, problem, allowed="resources.instance_type")
     names = _measured_types(spec, workload, catalog)
     counts = None if spec.num_nodes is None else _checked_counts(spec, names)
     rows = [config for config in workload.seconds if config.instance in names]

@@ -4,17 +4,33 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from mlcd.clouds.nodes import Closable, Leftover, ListsUnproved, NodeEngine, Sweeping, Unproved
+from mlcd.clouds.nodes import PREFIX, Closable, Leftover, ListsUnproved, NodeEngine, Sweeping, Unproved
+from mlcd.clouds.skypilot.task import cluster_name
+from mlcd.clouds.workspace import Workspace
 from mlcd.errors import BadInput, MlcdError, ProviderError
 from mlcd.jobs.plugin import cloud_names, plugin_engine
 from mlcd.jobs.real import DIRECT, engine_for
 from mlcd.jobs.where import BUILT_IN
+from mlcd.store.store import Store
 
 EVERYWHERE = (*DIRECT, "skypilot")
 
 
-def leftovers(home: Path, *, on: str | None = None) -> tuple[tuple[Leftover, ...], tuple[tuple[str, str], ...]]:
-    """Everything found, and (cloud, reason) for each cloud that could not be searched.
+def run_named(home: Path, name: str) -> str:
+    """The run of this name or unique prefix. Raises BadInput where there is none.
+
+    A run with folders of its own is found even if the store cannot be read.
+    """
+    if "/" not in name and name not in ("", ".", "..") and Workspace(home, name).root.is_dir():
+        return name
+    with Store(home, reading=True) as store:
+        return store.load(name).run_id
+
+
+def leftovers(
+    home: Path, *, on: str | None = None, run_id: str | None = None
+) -> tuple[tuple[Leftover, ...], tuple[tuple[str, str], ...]]:
+    """Everything found, or what belongs to one run, and (cloud, reason) for each cloud that could not be searched.
 
     Raises ProviderError if `on` names a cloud that cannot be searched.
     """
@@ -31,10 +47,10 @@ def leftovers(home: Path, *, on: str | None = None) -> tuple[tuple[Leftover, ...
             unreachable.append((kind, str(error)))
         finally:
             _close(engine)
-    return tuple(found), tuple(unreachable)
+    return tuple(one for one in found if _is_of(home, run_id, one)), tuple(unreachable)
 
 
-def unproved(home: Path, *, on: str | None = None) -> tuple[Unproved, ...]:
+def unproved(home: Path, *, on: str | None = None, run_id: str | None = None) -> tuple[Unproved, ...]:
     """What may belong to mlcd's leases and cannot be proved to, on the clouds that can be searched. Ends nothing."""
     found: list[Unproved] = []
     for kind in _kinds(on):
@@ -47,7 +63,7 @@ def unproved(home: Path, *, on: str | None = None) -> tuple[Unproved, ...]:
             continue
         finally:
             _close(engine)
-    return tuple(found)
+    return tuple(one for one in found if (run_id is not None and one.run_id == run_id) or _is_of(home, run_id, one))
 
 
 def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, MlcdError], ...]:
@@ -75,6 +91,15 @@ def sweep(home: Path, *, on: str | None = None) -> None:
             if isinstance(engine, Sweeping):
                 engine.sweep()
             _close(engine)
+
+
+def _is_of(home: Path, run_id: str | None, found: Leftover | Unproved) -> bool:
+    """Whether it belongs to the run, by the folders of the run's leases; everything does where no run is named."""
+    if run_id is None:
+        return True
+    leases = Workspace(home, run_id).root / "leases"
+    names = [folder.name for folder in leases.iterdir()] if leases.is_dir() else []
+    return found.lease_id in names or found.lease_id in [cluster_name(n) for n in names if n.startswith(PREFIX)]
 
 
 def _kinds(on: str | None) -> tuple[str, ...]:

@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Protocol
 
 from mlcd.catalog import Instance, load_catalog
+from mlcd.catalog.sets import cloud_of
 from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import ProviderError, nearest
+from mlcd.jobs.accelerators import check_accelerators, with_accelerators
 from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import check_size, listed, may_train, type_field, unfit_notes
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of
@@ -76,7 +78,8 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
         problem, remarks = with_batches(spec, problem, prices)
         notes = (*notes, *remarks)
     restart_seconds = LOCAL_RESTART_SECONDS if kind in NOMINAL_PRICE_CLOUDS else RESTART_SECONDS
-    problem = with_work(spec, problem, restart_seconds=restart_seconds, simulated=False)
+    has_room = kind not in NOMINAL_PRICE_CLOUDS  # those share this machine
+    problem = with_work(spec, problem, restart_seconds=restart_seconds, simulated=False, has_room=has_room)
     if kind in NOMINAL_PRICE_CLOUDS:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
     return ResolvedJob(
@@ -187,17 +190,18 @@ def types_and_counts(
 
 
 def _wanted(spec: TrainSpec, offered: Sequence[Instance], notes: list[str]) -> tuple[Instance, ...]:
-    """The offered types that the job names; where it names none, all that can train. Adds notes on what is excluded."""
+    """The offered types that the job names; where it names none, those of today that can train. Adds notes."""
     patterns = spec.resources.instance_type
     names = [instance.name for instance in offered]
     unfit: dict[str, str] = {}
     if patterns is None:
-        kept = may_train(offered, unfit)
+        kept = may_train(_with_accelerators(spec, offered, notes), unfit)
         notes += unfit_notes(unfit, ())
         return kept
     chosen: dict[str, Instance] = {}
+    named: dict[str, Instance] = {}
     for position, pattern in enumerate(patterns):
-        found = [i for i in offered if i.name == pattern or fnmatchcase(i.name, pattern)]
+        found = _named(pattern, offered)
         if not found and "on" in dict(spec.overrides):
             continue
         if not found:
@@ -209,16 +213,49 @@ def _wanted(spec: TrainSpec, offered: Sequence[Instance], notes: list[str]) -> t
                 allowed=listed(names),
                 nearest=nearest(pattern, names),
             )
-        chosen.update({i.name: i for i in may_train(found, unfit)})
+        named.update({i.name: i for i in found})
+        chosen.update({i.name: i for i in may_train(with_accelerators(spec, found), unfit)})
+    if named:
+        check_accelerators(spec, tuple(named.values()))
     if not chosen:
         # The file names types of another cloud and `--on` moved the job: every type of this cloud may be chosen.
-        kept = may_train(offered, unfit)
+        kept = may_train(_with_accelerators(spec, offered, notes), unfit)
         any_of = listed(instance.name for instance in kept)
         notes.append(f"{spec.resources.infra} has none of the types in the file; any of {any_of} may be chosen")
         notes += unfit_notes(unfit, ())
         return kept
     notes += unfit_notes(unfit, chosen)
     return tuple(chosen.values())
+
+
+def _named(pattern: str, offered: Sequence[Instance]) -> list[Instance]:
+    """The offered types that a name, a glob or a named set of their cloud stands for."""
+    sets = load_catalog().sets
+    members = sets.get(pattern, ())
+    return [
+        i
+        for i in offered
+        if i.name == pattern or fnmatchcase(i.name, pattern) or (i.name in members and cloud_of(pattern) == i.cloud)
+    ]
+
+
+def _with_accelerators(spec: TrainSpec, offered: Sequence[Instance], notes: list[str]) -> tuple[Instance, ...]:
+    """The offered types with the job's accelerators; if it names none, the current GPUs and CPUs of a public cloud.
+
+    A job that `--on` moved to a cloud without its accelerators may use every type there, with a note.
+    """
+    if spec.resources.accelerators:
+        kept = with_accelerators(spec, offered)
+        if not kept and "on" in dict(spec.overrides):
+            wanted = ", ".join(map(str, spec.resources.accelerators))
+            notes.append(f"{spec.resources.infra} has no type with {wanted}; resources.accelerators is ignored")
+            return tuple(offered)
+        check_accelerators(spec, offered)
+        return kept
+    catalog = load_catalog()
+    known = {name for cloud in {i.cloud for i in offered} for name in catalog.default_types(cloud)}
+    usual = {i.name for name in known for i in _named(name, offered)}
+    return tuple(i for i in offered if i.name in usual)
 
 
 def _local(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:  # noqa: ARG001

@@ -117,8 +117,13 @@ def deployments(instances: Sequence[Instance], counts: Callable[[str], tuple[int
 def _workers(instance: Instance) -> Workers:
     if instance.accelerators and instance.accelerator_memory_gib:
         name = instance.accelerator or "accelerator"
-        return Workers(count=instance.accelerators, memory_gib=instance.accelerator_memory_gib, accelerator=name)
-    return Workers(memory_gib=instance.memory_gib)
+        return Workers(
+            count=instance.accelerators,
+            memory_gib=instance.accelerator_memory_gib,
+            accelerator=name,
+            tflops=instance.accelerator_tflops,
+        )
+    return Workers(memory_gib=instance.memory_gib, tflops=_peak_flops(instance) / 1e12)
 
 
 def replay_space(instances: Mapping[str, ReplayInstance], configs: tuple[Config, ...]) -> Space:

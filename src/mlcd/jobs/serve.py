@@ -11,6 +11,7 @@ from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.verification import VerificationDecider
 from mlcd.engine.serving import LoadTestPerformer
 from mlcd.errors import BadInput, ProviderError, nearest
+from mlcd.extras import require
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.served_model import ServedModel, read_model
 from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work
@@ -48,13 +49,14 @@ class PreparedServing(Prepared[Problem]):
 def prepare(
     spec: ServeSpec, *, seed: int = 0, folder: Path | None = None, strategy: Strategy | None = None
 ) -> PreparedServing:
-    """Read the model, look up known models, build the space. Raises BadInput, SpecError; spends nothing.
+    """Read the model, look up known models, build the space. Raises BadInput, SpecError, MissingExtra; spends nothing.
 
     strategy  an object instead of the strategy that the job names; see `with_strategy`
     """
     spec = with_strategy(spec, strategy)
     if spec.resources.infra != "local":
         raise _not_local_error(spec)
+    require("serve", "mlcd serve")
     model = read_model(spec)
     space, prices, notes = work(spec, model)
     noise = cpu_noise() if spec.search.noise is None else spec.search.noise

@@ -5,9 +5,11 @@ from typing import Any, TextIO
 from mlcd.jobs.serve import check_strategy, prepare, stored_spec
 from mlcd.kinds.job_kind import JobKind
 from mlcd.problem import Problem
+from mlcd.report.page import WIDE
 from mlcd.report.serving import serving_verdict
 from mlcd.report.serving_html import serving_html
 from mlcd.report.serving_json import serving_json
+from mlcd.report.serving_picture import PICTURE, serving_picture
 from mlcd.report.serving_progress import ServingProgress
 from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
@@ -17,8 +19,8 @@ def _progress(stream: TextIO, problem: Problem, _: str) -> ServingProgress:
     return ServingProgress(stream, problem.goal, problem=problem)
 
 
-def _no_picture(_: SearchRun, name: str) -> str:
-    raise ValueError(f"a served model has no picture {name!r}")
+def _picture(run: SearchRun, _: str) -> str:
+    return serving_picture(run, WIDE)
 
 
 def _text(run: SearchRun, *, plain: bool = False, **look: Any) -> str:  # noqa: ARG001 - it has no plot
@@ -34,6 +36,6 @@ ROW = JobKind(
     as_text=_text,
     as_json=serving_json,
     as_html=serving_html,
-    pictures=lambda _: (),
-    as_picture=_no_picture,
+    pictures=lambda _: (PICTURE,),
+    as_picture=_picture,
 )

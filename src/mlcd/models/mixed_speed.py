@@ -65,10 +65,16 @@ class Level:
     deviation: float
 
 
+PEAK = (0.5, 0.25)
+"""Effect of ln of a node's peak on ln of its speed where some nodes have accelerators: mean and deviation. In the
+ribbon tables (inference in fp32, processors against a T4) it is 0.2 for recommenders to 0.5 for convolutional
+networks; between published trainings of one network in mixed precision on a large processor, a V100 and an H100, 0.6 to
+0.8. Not chosen on the simulator, whose speeds follow the peaks more closely than real ones do."""
+
 BELIEFS = (
     Belief(
         weight=0.2,
-        trend=TrendPrior(rise=(0.5, 0.3), bend=(-0.02, 0.015), price=(0.15, 0.12), feature=0.17),
+        trend=TrendPrior(rise=(0.5, 0.3), bend=(-0.02, 0.015), price=(0.15, 0.12), feature=0.17, peak=PEAK),
         shared=0.08,
         own=0.06,
         whole=0.06,
@@ -79,7 +85,7 @@ BELIEFS = (
     ),
     Belief(
         weight=0.6,
-        trend=TrendPrior(rise=(0.85, 0.12), bend=(-0.075, 0.015), price=(0.25, 0.12), feature=0.13),
+        trend=TrendPrior(rise=(0.85, 0.12), bend=(-0.075, 0.015), price=(0.25, 0.12), feature=0.13, peak=PEAK),
         shared=0.28,
         own=0.17,
         whole=0.2,
@@ -90,7 +96,7 @@ BELIEFS = (
     ),
     Belief(
         weight=0.2,
-        trend=TrendPrior(rise=(0.3, 0.2), bend=(-0.015, 0.03), price=(0.0, 0.15), feature=0.12),
+        trend=TrendPrior(rise=(0.3, 0.2), bend=(-0.015, 0.03), price=(0.0, 0.15), feature=0.12, peak=PEAK),
         shared=0.36,
         own=0.22,
         whole=0.85,

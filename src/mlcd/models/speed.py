@@ -85,6 +85,7 @@ class TrendPrior:
     price    of a type at twice the price
     feature  deviation of the effect of one deviation of a type's feature, whose mean is 0
     level    ln samples/s of the smallest configuration at the mean price; wide if nothing is known
+    peak     of ln of a node's peak by its data sheet, where nodes have accelerators; None: data sheets say nothing
 
     The defaults are close to fits to measured tables; their widths were chosen by experiment
     (docs/strategies/heterbo.md says how).
@@ -95,6 +96,7 @@ class TrendPrior:
     price: tuple[float, float] = (0.4, 0.25)
     feature: float = 0.2
     level: tuple[float, float] = (0.0, 10.0)
+    peak: tuple[float, float] | None = None
 
 
 def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
@@ -119,6 +121,10 @@ def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
         prior.price,
         *[(0.0, prior.feature)] * depth,
     ]
+    peaks = problem.space.node_tflops
+    if prior.peak is not None and peaks is not None:
+        columns.append((np.log(peaks) - np.log(peaks).mean()).reshape(-1, 1))
+        effects.append(prior.peak)
     if problem.similar:
         columns.append(np.array(problem.similar).reshape(-1, 1))
         effects.append(SIMILAR_SHARE)

@@ -9,6 +9,7 @@ from scipy.special import stdtrit
 
 from mlcd.clouds.provider import Cloud, JobProgress, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
+from mlcd.clouds.silence import ExplainsSilence
 from mlcd.errors import Interrupted
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.noise import noise_scale
@@ -89,6 +90,8 @@ def measure(
                     raise Interrupted("the trial ended with the run")
                 if watch.is_over(point):
                     break
+            if watch.has_no_sample and isinstance(lease, ExplainsSilence):
+                watch.silence = lease.silence()
             if watch.points and not watch.hung:
                 settled = lease.finish(watch.points[-1])
     except LeaseFailed as failed:
@@ -116,7 +119,13 @@ def measure(
     speed = None if watch.hung else steady_speed(watch.points)
     if speed is None:
         return Failure(
-            config=config, attempt=attempt, kind=FailureKind.HANG, message=watch.complaint, seconds=seconds, usd=usd
+            config=config,
+            attempt=attempt,
+            kind=FailureKind.HANG,
+            message=watch.complaint,
+            seconds=seconds,
+            usd=usd,
+            reached_samples=settled.reached_samples if settled else 0.0,
         )
     return Measurement(
         config=config,
@@ -161,6 +170,8 @@ class _Watch:
     points: list[JobProgress] = field(default_factory=list)
     hung: bool = False
     extended: bool = False
+    silence: str = ""
+    """What a job without a sample wrote instead, where its lease knows."""
     _last_change: float = 0.0
     _longest_gap: float = 1.0
 
@@ -179,10 +190,15 @@ class _Watch:
         return max((p.seconds for p in self.points if p.samples <= 0), default=self.points[0].seconds)
 
     @property
+    def has_no_sample(self) -> bool:
+        return not self.points or self.points[-1].samples <= 0
+
+    @property
     def complaint(self) -> str:
-        if not self.points or self.points[-1].samples <= 0:
-            after = f"ended before its first sample after {self.end_seconds:.0f} s"
-            return f"the trial {after}; increase search.trial.minutes" if self.hung else f"the job {after}"
+        if self.has_no_sample:
+            what = f"the {'trial' if self.hung else 'job'} ended before its first sample after {self.end_seconds:.0f} s"
+            longer = "; increase search.trial.minutes" if self.hung else ""
+            return f"{what}: {self.silence}" if self.silence else f"{what}{longer}"
         return f"no progress for {self.policy.watchdog_seconds:.0f} s"
 
     def is_over(self, point: JobProgress) -> bool:

@@ -75,6 +75,7 @@ def _result(record: SearchRun) -> TrainJson:
         receipt=_receipt(found.receipt),
         training=_attempt(record.final) if record.final else None,
         outputs=record.outputs or None,
+        log=record.log or None,
         trials=tuple(_trial(step, plans.get(step.number)) for step in record.trials),
         reused=tuple(map(_reused, record.header.reused)),
         why_not=tuple(map(_why_not, found.rejected)),

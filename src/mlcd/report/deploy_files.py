@@ -28,6 +28,8 @@ class Deployment:
 
     name        of the job
     model_file  the model's file name in the folder that is written
+    weights     files beside it that hold its weights
+    wheel       the wheel of mlcd in that folder: the image is built from it, because no index need have this mlcd
     cpus        processors that the configuration uses
     sizes       of open axes of the model
     promise     what it sustained, in words: a comment in each file
@@ -36,10 +38,12 @@ class Deployment:
 
     name: str
     model_file: str
+    wheel: str
     config: Config
     cpus: int
     memory_gib: float | None = None
     sizes: Mapping[str, int] = field(default_factory=dict)
+    weights: tuple[str, ...] = ()
     promise: str = ""
     limits: Limits = field(default_factory=Limits)
 
@@ -168,8 +172,9 @@ def _dockerfile(deployment: Deployment) -> str:
     lines = [
         *_comments(deployment),
         "FROM python:3.12-slim",
-        f'RUN pip install --no-cache-dir "mlcd[serve]=={__version__}"',
-        f"COPY {json.dumps([deployment.model_file, '/models/'])}",
+        f"COPY {json.dumps([deployment.wheel, '/wheels/'])}",
+        f'RUN pip install --no-cache-dir "/wheels/{deployment.wheel}[serve]"',
+        f"COPY {json.dumps([deployment.model_file, *deployment.weights, '/models/'])}",
         f"EXPOSE {CONTAINER_PORT}",
         f"CMD {json.dumps([*deployment.command, f'--port={CONTAINER_PORT}'])}",
     ]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 from mlcd.report.batches import batch_notes, work_text
 from mlcd.report.node_metrics import metrics_table
 from mlcd.report.origin import is_replayed, origin, origin_word, prices_text
-from mlcd.report.page import Cell, Column, Page, PagePart, Table, TableRow, drawn, render
-from mlcd.report.pictures import NARROW, WIDE, PictureKind, kinds_of, picture
+from mlcd.report.page import NARROW, WIDE, Cell, Column, Page, PagePart, Table, TableRow, drawn, render
+from mlcd.report.pictures import PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
-from mlcd.report.verdict import headline
+from mlcd.report.verdict import headline, outcome
 from mlcd.report.wording import assurance_text, plural, sentence, speed_text
 from mlcd.report.yardstick import yardstick
 from mlcd.run.findings import Receipt, RejectedConfig, Saving
@@ -108,6 +108,8 @@ def _answer(record: SearchRun) -> str:
         return "Every trial failed"
     if record.status is Status.RUN_FAILED:
         return "The training failed"
+    if record.status is Status.OUTPUT_MISSING:
+        return "An output is missing"
     if not record.status.is_final and record.status is not Status.SEARCHED:
         return "Not finished"
     return str(record.choice.config) if record.choice else "Nothing was chosen"
@@ -116,6 +118,8 @@ def _answer(record: SearchRun) -> str:
 def _lead(record: SearchRun) -> str:
     """The sentence below the answer; may be empty."""
     lines = headline(record)
+    if record.status is Status.OUTPUT_MISSING:
+        return " ".join(outcome(record))
     if record.status in (Status.OVERRAN, Status.RUN_FAILED):
         return lines[-1]
     return "" if record.choice and record.status is Status.DONE else lines[1]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self, TextIO, cast
 from mlcd.events import Event, Warned
 from mlcd.report.terminal import columns, is_live, is_plain, wants_colour
 from mlcd.report.text import WIDTH, Line, Style, rendered
-from mlcd.report.wording import short_seconds
+from mlcd.report.wording import short_seconds, shortened
 from mlcd.units import Usd
 from mlcd.untrusted import on_one_line
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 _BAR = 20
 _LEAST_BAR = 5
 _LEAST_WHAT = 24
+MOST_DETAIL = 600
+"""Characters of an explanation: about six lines."""
 REFRESHES_PER_SECOND = 2
 
 
@@ -183,6 +185,10 @@ class LiveLine:
         """Write a permanent line, wrapped to the terminal."""
         for part in rendered([Line(text)], width=self.limit).split("\n"):
             self.line((part, style))
+
+    def detail(self, text: str, style: Style = Style.DIM) -> None:
+        """Write what explains the line above, indented and wrapped; of a very long text not its middle."""
+        self.wrapped(f"      {shortened(on_one_line(' '.join(text.split())), MOST_DETAIL, ' ... ')}", style)
 
     def show(self, status: RunningStatus) -> None:
         """The status from now on; nothing where lines cannot be drawn anew."""

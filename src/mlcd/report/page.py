@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 
+WIDE, NARROW = 860.0, 380.0
+"""Widths of a picture for wide screens, and for narrow ones."""
+MOST_NARROW_COLUMNS = 3
+"""A table with more columns does not fit a screen of 380 pixels."""
 _MOST_TEXT = 4_000
 """Characters of one text on a page."""
 
@@ -102,17 +106,21 @@ class Table:
 def plain_table(title: str, heads: str, rows: Sequence[Sequence[str | Cell]], *, after: Sequence[str] = ()) -> Table:
     """A table of texts. `heads` has the column names, separated by `|`; a name that starts with `>` is for numbers.
 
-    A row with a cell of class `what` is a failure: that cell has the reason.
+    A row with a cell of class `what` is a failure: that cell has the reason. Tables with more columns than a narrow
+    screen has room for stack their cells there: texts on lines of their own, numbers with their column's name.
     """
     columns = [Column(name.lstrip(">"), name.startswith(">")) for name in heads.split("|")]
+    stacks = len(columns) > MOST_NARROW_COLUMNS
+    first = next((at for at, column in enumerate(columns) if not column.is_number), None)
     made = []
     for row in rows:
-        cells = [
-            cell if isinstance(cell, Cell) else Cell.of(cell, "n" if column.is_number else "")
-            for column, cell in zip(columns, row, strict=True)
-        ]
+        cells = []
+        for at, (column, cell) in enumerate(zip(columns, row, strict=True)):
+            css = "n" if column.is_number else "" if not stacks else "c" if at == first else "why"
+            label = column.name if stacks else ""
+            cells.append(cell if isinstance(cell, Cell) else Cell.of(cell, css, label))
         made.append(TableRow(cells=cells, css="failed" if any(cell.css == "what" for cell in cells) else ""))
-    return Table(title=title, columns=columns, rows=made, after=after)
+    return Table(title=title, columns=columns, rows=made, after=after, stacks=stacks)
 
 
 def render(template: str, page: Page, **values: object) -> str:

@@ -4,11 +4,10 @@ from enum import StrEnum
 
 from mlcd.report.batches import batches_picture, repriced_picture
 from mlcd.report.money_picture import money_picture
+from mlcd.report.page import WIDE
 from mlcd.report.speed_picture import speed_picture
 from mlcd.report.tradeoff_picture import tradeoff_picture
 from mlcd.run.run import SearchRun
-
-WIDE, NARROW = 860.0, 380.0
 
 
 class PictureKind(StrEnum):

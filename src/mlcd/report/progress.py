@@ -7,7 +7,7 @@ from mlcd.goal import Objective
 from mlcd.problem import Problem
 from mlcd.report.live import LiveLine, Pace, RunningStatus
 from mlcd.report.text import Style
-from mlcd.report.wording import short_seconds, shortened, speed_text
+from mlcd.report.wording import short_seconds, speed_text
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import EXACT, Z95
 from mlcd.run.money import Money
@@ -16,7 +16,6 @@ from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import ZERO, Usd, format_seconds
-from mlcd.untrusted import printable
 
 _CONFIG, _SPEED, _MONEY, _TIME, _BEST, _BAR = 20, 16, 8, 9, 20, 20
 _FREE = "free: neither spent, committed to running trials, nor reserved for training on the best so far"
@@ -168,7 +167,7 @@ class ProgressLines(LiveLine):
             (best, Style.GOOD if improved else Style.DIM),
         )
         if isinstance(trial, Failure) and trial.message:
-            self.line((f"      {shortened(_one_line(trial.message), self.width - 6, '...')}", Style.DIM))
+            self.detail(trial.message)
         if isinstance(trial, Measurement) and self._problem is not None:
             knows_before = self._has_ended or (row.number == 1 and not self._has_reserve)  # not after a resume
             worth = _worth(self._problem, trial, self._incumbent if knows_before else event.incumbent, event.incumbent)
@@ -300,10 +299,6 @@ def _worth(problem: Problem, trial: Measurement, before: Plan | None, after: Pla
 
 def _at_most(plan: Plan) -> str:
     return f"at most {format_seconds(plan.worst_seconds)} and {plan.worst_usd}"
-
-
-def _one_line(text: str) -> str:
-    return " ".join(printable(text).split())
 
 
 def _usd(usd: Usd) -> str:

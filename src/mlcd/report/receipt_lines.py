@@ -59,7 +59,7 @@ def serving_lines(record: SearchRun) -> list[ReceiptLine]:
     paid = record.serve_findings.receipt
     lines = [_line(_search(paid.trials, "load test", paid.failed), paid.search_seconds, paid.search_usd)]
     for run in paid.earlier[:MOST_NAMED]:
-        word = "died with mlcd" if run.ending is Ending.LOST else "failed"
+        word = "failed" if run.ending is Ending.MOVED else restart_text(run)
         lines.append(_line(f"verification of {run.config}, {word}", run.seconds, run.usd))
     lines += _further(paid.earlier[MOST_NAMED:], "unfinished verification")
     if paid.run_seconds is not None:

@@ -45,7 +45,7 @@ class ServeRejectedJson:
     kind: Reason
     text: Annotated[str, "the reason in words"]
     requests_per_second: Annotated[Amount | None, "measured"]
-    usd_per_million_requests: Money | None
+    usd_per_million_requests: Annotated[Money | None, "at the share of its rate that is promised of the choice"]
     load: ServeLoadJson | None
 
 

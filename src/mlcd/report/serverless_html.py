@@ -1,9 +1,9 @@
 """A training on functions as one HTML file: how it ended, the pictures, every epoch, the receipt. Works offline."""
 
 from mlcd.report.origin import origin
-from mlcd.report.page import Cell, Page, drawn, plain_table, render
+from mlcd.report.page import NARROW, WIDE, Cell, Page, drawn, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serverless_lines
-from mlcd.report.serverless import epoch_cells, goal_text, headline, instances_text
+from mlcd.report.serverless import epoch_cells, goal_text, headline, instances_text, model_text
 from mlcd.report.serverless_picture import serverless_picture
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.run.run import EpochRun
@@ -25,14 +25,15 @@ def serverless_html(record: EpochRun) -> str:
         footer=f"mlcd {record.version}",
         origin_word=word,
         origin_text=meaning,
-        leads=[text for text in (record.stopped, instances_text(record)) if text],
+        leads=[text for text in (record.stopped, model_text(record), instances_text(record)) if text],
     )
     tables = [receipt_table(serverless_lines(record))]
     if record.epoch_steps:
         rows = [_cells(row) for row in ends(record.epoch_steps, MOST_ROWS)]
         left_out = left_out_text(len(record.epoch_steps), MOST_ROWS, "epochs", record.run_id)
         tables.append(plain_table("Epochs", _HEADS, rows, after=[left_out] if left_out else []))
-    return render("serverless.html.j2", page, picture=drawn(serverless_picture(record)), tables=tables)
+    wide, narrow = (drawn(serverless_picture(record, width=width)) for width in (WIDE, NARROW))
+    return render("serverless.html.j2", page, wide=wide, narrow=narrow, tables=tables)
 
 
 def _cells(row: Step) -> list[str | Cell]:

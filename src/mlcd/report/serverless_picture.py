@@ -13,21 +13,26 @@ from mlcd.run.run import EpochRun
 from mlcd.trial.epoch import Epoch
 from mlcd.units import format_seconds
 
-_HEIGHT, _GAP, _BELOW = 620.0, 70.0, 52.0
+_GAP, _BELOW = 70.0, 52.0
 
 
 def serverless_picture(record: EpochRun, *, width: float = 860.0) -> str:
-    """One self-contained SVG: above, the fleets; below, the loss over time and over money. A long run is thinned."""
+    """One self-contained SVG: above, the fleets; below, the loss over time and over money, below each other if narrow.
+
+    A long run is thinned.
+    """
     epochs = record.epochs
+    is_narrow = width <= 560
+    height = 900.0 if is_narrow else 620.0
     drawing = Drawing(
         key=f"functions-{width:.0f}",
         width=width,
-        height=_HEIGHT,
+        height=height,
         title="Functions and memory of each epoch; loss against time and against money",
         description=_say(record),
     )
     if not epochs:
-        empty(drawing, width, _HEIGHT, "No epoch was completed.")
+        empty(drawing, width, height, "No epoch was completed.")
         return drawing.render()
     items: list[tuple[str, str, int | str]] = [
         ("functions", "spent", "box"),
@@ -36,15 +41,20 @@ def serverless_picture(record: EpochRun, *, width: float = 860.0) -> str:
         (f"target loss {record.problem.target_loss:.4g}", "limit", "line"),
     ]
     top = legend(drawing, items, width) + 24
-    middle = top + (_HEIGHT - top) * 0.40
-    _fleets(drawing, epochs, Box(58, top, width - 70, middle - 12))
-    half = (width - 40) / 2
+    middle = top + (height - top) * (0.28 if is_narrow else 0.40)
+    _fleets(drawing, epochs, Box(44 if is_narrow else 58, top, width - (52 if is_narrow else 70), middle - 12))
     y = middle + _GAP
-    _losses(drawing, record, Box(0, y, half, _HEIGHT - _BELOW), over="time")
-    _losses(drawing, record, Box(half + 30, y, width - 14, _HEIGHT - _BELOW), over="money")
+    if is_narrow:
+        part = (height - y) / 2
+        _losses(drawing, record, Box(0, y, width - 14, y + part - _BELOW - _GAP / 2), over="time")
+        _losses(drawing, record, Box(0, y + part + _GAP / 2, width - 14, height - _BELOW), over="money")
+    else:
+        half = (width - 40) / 2
+        _losses(drawing, record, Box(0, y, half, height - _BELOW), over="time")
+        _losses(drawing, record, Box(half + 30, y, width - 14, height - _BELOW), over="money")
     left_out = drawn_text(min(MOST_MARKS, len(epochs)), len(epochs), "epochs")
     if text := "; ".join(filter(None, (origin(record)[0], left_out))):
-        drawing.text(4, _HEIGHT - 6, text, "muted", size=10)
+        drawing.text(4, height - 6, text, "muted", size=10)
     return drawing.render()
 
 

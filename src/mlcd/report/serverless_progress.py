@@ -7,7 +7,6 @@ from typing import TextIO
 from mlcd.events import Event, StepEnded, StepStarted
 from mlcd.report.live import LiveLine, Pace, RunningStatus
 from mlcd.report.text import Style
-from mlcd.report.wording import shortened
 from mlcd.trial.epoch import Epoch
 from mlcd.units import format_seconds
 
@@ -93,7 +92,7 @@ class EpochProgress(LiveLine):
         }
         if not isinstance(done, Epoch):
             self._row(cells, Style.BAD)
-            self.line((f"       {shortened(' '.join(done.message.split()), self.width - 7, '...')}", Style.DIM))
+            self.detail(done.message)
             return
         self._loss = done.loss
         self._first = done.loss if self._first is None else max(self._first, done.loss)

@@ -11,7 +11,7 @@ from mlcd.run.attempt import Ending
 from mlcd.run.findings import RejectedConfig, ServingChoice
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
-from mlcd.units import format_seconds
+from mlcd.units import format_seconds, latency_text
 
 
 def serving_verdict(record: SearchRun, *, width: int | None = None, colour: bool = False) -> str:
@@ -68,14 +68,6 @@ def goal_text(record: SearchRun) -> str:
     return text
 
 
-def latency_text(seconds: float) -> str:
-    """`8.4 ms`, `120 ms`, `1.2 s`."""
-    milliseconds = seconds * 1000
-    if milliseconds >= 999.5:
-        return f"{seconds:.3g} s"
-    return f"{milliseconds:.3g} ms"
-
-
 def _ways_out(record: SearchRun) -> list[Line]:
     return [Line(f"Nearest way out: {relaxation.text}", Style.HEADING) for relaxation in record.relaxations]
 
@@ -92,7 +84,9 @@ def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
     how = f"in its load test {format_how(record, choice)}"
     if choice.verified_seconds is not None:
         seconds = format_seconds(choice.verified_seconds)
+        again = any(a.config == choice.config for a in record.earlier if a.ending is Ending.MOVED)
         how = f"verified under load for {seconds}: {load.requests:,} requests, {load.errors:,} errors"
+        how += "; a verification at a higher rate failed before" if again else ""
         free = 1 - choice.requests_per_second / choice.measured_requests_per_second
         if record.problem.goal.rate is None and free > 0:
             held = speed_text(choice.measured_requests_per_second)

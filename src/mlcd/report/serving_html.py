@@ -1,15 +1,16 @@
 """A serving run as one HTML file: the answer, the receipt, every load test, and what else was known. Works offline."""
 
 from mlcd.report.origin import origin
-from mlcd.report.page import Cell, Page, Table, plain_table, render
+from mlcd.report.page import NARROW, WIDE, Cell, Page, Table, drawn, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serving_lines
-from mlcd.report.serving import goal_text, headline, latency_text
+from mlcd.report.serving import goal_text, headline
+from mlcd.report.serving_picture import serving_picture
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.trial.trial import Failure
-from mlcd.units import format_seconds
+from mlcd.units import format_seconds, latency_text
 
 
 def serving_html(record: SearchRun) -> str:
@@ -28,7 +29,13 @@ def serving_html(record: SearchRun) -> str:
         leads=[" ".join(line.split()) for line in lines[2:]],
     )
     tables = [receipt_table(serving_lines(record)), _trials(record), _why_not(record), _known(record)]
-    return render("serve.html.j2", page, tables=[table for table in tables if table and (table.rows or table.after)])
+    return render(
+        "serve.html.j2",
+        page,
+        wide=drawn(serving_picture(record, WIDE)),
+        narrow=drawn(serving_picture(record, NARROW)),
+        tables=[table for table in tables if table and (table.rows or table.after)],
+    )
 
 
 def _trials(record: SearchRun) -> Table:

@@ -8,13 +8,14 @@ from mlcd.goal import Goal
 from mlcd.problem import Problem
 from mlcd.report.live import LiveLine
 from mlcd.report.progress import RunningSteps
-from mlcd.report.serving import latency_text
 from mlcd.report.text import Style
-from mlcd.report.wording import shortened, speed_text
+from mlcd.report.wording import speed_text
+from mlcd.run.attempt import Ending
 from mlcd.run.step import Role
+from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Measurement
-from mlcd.units import format_seconds
+from mlcd.units import format_seconds, latency_text
 
 
 class ServingProgress(LiveLine):
@@ -28,6 +29,8 @@ class ServingProgress(LiveLine):
     ) -> None:
         super().__init__(stream, color)
         self._goal = goal
+        self._failed: list[Config] = []
+        """Configurations whose verification failed."""
         self._steps = RunningSteps(self, problem, step="test", samples="")
 
     def __call__(self, event: Event) -> None:
@@ -35,7 +38,7 @@ class ServingProgress(LiveLine):
         match event:
             case StepStarted() if event.step.role is Role.TRIAL:
                 self.wrapped(f"{event.step.number:>3} {event.step.config}")
-                self._detail(event.step.reason)
+                self.detail(event.step.reason)
                 self._steps.trial_started(event, f"Load test {event.step.number}")
             case StepEnded() if event.step.role is Role.TRIAL:
                 self.hide()
@@ -44,7 +47,9 @@ class ServingProgress(LiveLine):
                     found = f"{self._result(trial)}; {event.money.spent} spent{self._best(event.incumbent)}"
                     self.wrapped(f"      {found}")
                 else:
-                    self._detail(" ".join(f"{trial.kind}: {trial.message}".split()), Style.BAD)
+                    self.detail(f"{trial.kind}: {trial.message}", Style.BAD)
+            case StepEnded() if event.step.role is Role.VERIFICATION:
+                self._verification_ended(event)
             case SearchEnded():
                 self.hide()
                 self.wrapped(f"Search ended: {event.stopped}" if event.stopped else "Search ended.")
@@ -55,15 +60,20 @@ class ServingProgress(LiveLine):
 
     def _verified(self, event: RunProgress) -> None:
         if event.fraction == 0:
-            self.wrapped(f"Verifying {event.config} under load ...")
+            changed = " again, at a lower rate," if event.config in self._failed else " instead" if self._failed else ""
+            self.wrapped(f"Verifying {event.config}{changed} under load ...")
         if event.fraction < 1:
             self._steps.verifying(event, "Verification")
-            return
-        self.hide()
-        self.line(f"      done after {format_seconds(event.money.elapsed_seconds)} in all")
 
-    def _detail(self, text: str, style: Style = Style.DIM) -> None:
-        self.line((f"      {shortened(text, self.width - 6, '...')}", style))
+    def _verification_ended(self, event: StepEnded) -> None:
+        self.hide()
+        ended = event.step.final
+        if ended.is_done:
+            self.line(f"      done after {format_seconds(event.money.elapsed_seconds)} in all")
+            return
+        if ended.ending is Ending.MOVED:
+            self._failed.append(ended.config)
+        self.detail(f"failed: {ended.message}" if ended.ending is Ending.MOVED else ended.message, Style.BAD)
 
     def _result(self, trial: Measurement) -> str:
         load = trial.load

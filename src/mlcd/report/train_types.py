@@ -62,13 +62,15 @@ class TrainAttemptJson:
     ending: Annotated[
         Ending,
         "stopped: at the end of the budget; overran: the cloud did not end it in its time; restarted after: lost (mlcd"
-        " died), restarted (nodes were lost), moved; continued: it runs beside trials",
+        " died), interrupted, restarted (nodes were lost), moved; continued: it runs beside trials",
     ]
     message: Annotated[str, "why"]
     seconds: Annotated[Seconds, "until it ended"]
     usd: Annotated[Money, "what it cost"]
     reached_samples: Annotated[Amount, "samples up to which the training is saved"]
     node_metrics: Annotated[NodeMetricsJson | None, "by the cloud's own monitoring; null if it has none"]
+    missing_outputs: Annotated[tuple[str, ...], "outputs of the job file that a finished training did not leave"]
+    kept_folder: Annotated[str, "where the node's files are kept because of that; else empty"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -303,6 +305,7 @@ class TrainJson:
     choice: Annotated[TrainChoiceJson | None, "the deployment recommended"]
     training: Annotated[TrainAttemptJson | None, "how the training ended; null if there was none"]
     outputs: Annotated[str | None, "folder with the outputs of the training"]
+    log: Annotated[str | None, "file with the output of the newest step that failed; null if none did"]
     receipt: Annotated[TrainReceiptJson, "what it took"]
     trials: Annotated[tuple[TrainTrialJson, ...], "in order"]
     reused: Annotated[tuple[TrainReusedJson, ...], "trials of earlier runs that counted"]

@@ -10,7 +10,7 @@ from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, text
 from mlcd.report.text_plot import text_plot
 from mlcd.report.thinning import MOST_LINES, MOST_NAMED, ends, left_out_text, listed
 from mlcd.report.wording import assurance_text, plural, speed_text
-from mlcd.run.attempt import Ending
+from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Receipt, RejectionReason, Saving
 from mlcd.run.header import ReusedTrial
 from mlcd.run.run import SearchRun
@@ -52,18 +52,19 @@ def headline(record: SearchRun) -> list[str]:
 
 def _answer(record: SearchRun) -> list[Item]:
     asked = f"{record.problem.name}: {record.problem.goal}"
-    outcome = _outcome(record)
+    ended = outcome(record)
     is_unchosen = record.status in _UNCHOSEN or (record.status is Status.OVERRAN and record.final is None)
     choice = [] if record.choice is None or is_unchosen else _choice(record, record.choice)
     if record.status.is_final:
-        return [Line(asked), *choice, *map(Line, outcome)]
-    return [Line(asked), *map(Line, outcome), *choice]
+        style = Style.BAD if record.status is Status.OUTPUT_MISSING else Style.PLAIN
+        return [Line(asked), *choice, *(Line(text, style) for text in ended)]
+    return [Line(asked), *map(Line, ended), *choice]
 
 
 _UNCHOSEN = (Status.INFEASIBLE, Status.NOTHING_FITS, Status.ALL_FAILED)
 
 
-def _outcome(record: SearchRun) -> list[str]:
+def outcome(record: SearchRun) -> list[str]:
     """Sentences about the outcome besides the choice."""
     trials = plural(len(record.trials), "trial")
     if record.status is Status.INFEASIBLE:
@@ -81,11 +82,15 @@ def _outcome(record: SearchRun) -> list[str]:
         return [_unfinished(record.status, record.run_id, trials)]
     if record.status is Status.OVERRAN and record.final is None:
         return [f"The limit was broken before a training was finished: {_broken(record)}."]
-    if record.choice is None:
-        return ["Nothing was chosen."]
+    return _training_outcome(record) if record.choice else ["Nothing was chosen."]
+
+
+def _training_outcome(record: SearchRun) -> list[str]:
     if record.status is Status.RUN_FAILED:
         why = f" ({record.final.message})" if record.final and record.final.message else ""
         return [f"The training failed before its work was done{why}; what it cost is on the receipt."]
+    if record.status is Status.OUTPUT_MISSING and record.final is not None:
+        return _missing_outputs(record, record.final)
     if record.status is Status.OVERRAN:
         if record.final is not None and record.final.ending is Ending.STOPPED:
             return [f"The training was {record.final.message}."]
@@ -93,6 +98,15 @@ def _outcome(record: SearchRun) -> list[str]:
             return [f"The training overran its time: {record.final.message}."]
         return [f"Search and training together broke the limit: {_broken(record)}."]
     return []
+
+
+def _missing_outputs(record: SearchRun, final: Attempt) -> list[str]:
+    names = final.missing_outputs
+    lines = [
+        f"MISSING: {', '.join(names)}: listed under outputs in the job file, and not there when the training ended."
+    ]
+    lines.append(f"The files of its node are kept; outputs are paths in this folder: {final.kept_folder}")
+    return [*lines, f"Search and training together broke the limit: {_broken(record)}."] if _broken(record) else lines
 
 
 def _unfinished(status: Status, run_id: str, trials: str) -> str:
@@ -156,7 +170,7 @@ def _failures(record: SearchRun) -> list[Item]:
     lines: list[Item] = [Line("What failed")]
     most_first = sorted(groups.items(), key=lambda item: -len(item[1]))
     for reason, configs in most_first[:MOST_NAMED]:
-        lines.append(Line(f"  {len(configs)} x {reason}"))
+        lines.append(Line(f"  {len(configs)} x {reason}", hang=4, is_wrapped=True))
         lines.append(Line(" " * 6 + listed(configs), is_wrapped=True))
     if len(most_first) > MOST_NAMED:
         lines.append(Line(f"  and {len(most_first) - MOST_NAMED:,} more reasons: mlcd show {record.run_id} -o json"))
@@ -207,7 +221,11 @@ def _top(record: SearchRun) -> list[Item]:
         shown = [*shown[: TOP_PLANS - 1], *(plan for plan in plans if plan.config == chosen)]
     speeds = {trial.config: trial.samples_per_second for trial in record.history.measured}
     with_speed = not is_replayed(record)
-    fate = {Status.RUN_FAILED: "; its training failed", Status.NOTHING_FITS: "; no longer fits"}
+    fate = {
+        Status.RUN_FAILED: "; its training failed",
+        Status.OUTPUT_MISSING: "; an output is missing",
+        Status.NOTHING_FITS: "; no longer fits",
+    }
     took = "chosen" + fate.get(record.status, "")
     top = f"Top {TOP_PLANS - 1} and the chosen" if shown != plans[:TOP_PLANS] else f"Top {len(shown)}"
     rows = [[top, *["samples/s"] * with_speed, "time", "money", "why not"]]
@@ -245,6 +263,8 @@ def _more(record: SearchRun) -> list[Item]:
         items.append(Line(f"The trials did {done:.0%} of the training: it continued from their checkpoint."))
     if record.outputs:
         items.append(Line(f"Outputs: {record.outputs}"))
+    if record.log:
+        items.append(Line(f"Log of the newest failure: {record.log}"))
     if record.trials:
         items.append(Line(f"Pictures, every trial, how to repeat it: mlcd report {record.run_id}"))
     return items

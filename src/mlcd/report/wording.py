@@ -63,6 +63,7 @@ def restart_text(run: Attempt) -> str:
     """Why the training was restarted after an attempt: `died with mlcd`, `restarted (node 1 is gone)`."""
     words = {
         Ending.LOST: "died with mlcd",
+        Ending.INTERRUPTED: "interrupted",
         Ending.RESTARTED: "restarted",
         Ending.MOVED: f"moved off {run.config}",
         Ending.CONTINUED: f"on {run.config} so far",

@@ -11,9 +11,10 @@ from mlcd.units import Usd
 
 
 class Ending(StrEnum):
-    """How an attempt ended. After LOST, RESTARTED and MOVED another follows, from the checkpoint if there is one.
+    """How an attempt ended.
 
-    After CONTINUED the same attempt continues: it was only a stretch of one.
+    After LOST, INTERRUPTED, RESTARTED and MOVED another follows, from the checkpoint if there is one. After
+    CONTINUED the same attempt continues: it was only a stretch of one.
     """
 
     DONE = "done"
@@ -22,6 +23,8 @@ class Ending(StrEnum):
     """At the end of the budget."""
     LOST = "lost"
     """mlcd died while it ran."""
+    INTERRUPTED = "interrupted"
+    """The user interrupted the run."""
     RESTARTED = "restarted"
     """Its nodes were reclaimed or failed."""
     MOVED = "moved"
@@ -35,7 +38,7 @@ class Ending(StrEnum):
     @property
     def is_begun_again(self) -> bool:
         """Whether another attempt, or another stretch of this one, follows."""
-        return self in (Ending.LOST, Ending.RESTARTED, Ending.MOVED, Ending.CONTINUED)
+        return self in (Ending.LOST, Ending.INTERRUPTED, Ending.RESTARTED, Ending.MOVED, Ending.CONTINUED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +54,8 @@ class Attempt:
     noise_scale         of the job's gradients, in samples, as measured in the attempt, if the job reports it
     learned             how good the model was during the attempt, if the job has a target
     node_metrics        what the cloud's own monitoring measured, if it has any
+    missing_outputs     outputs that the job file names and the training did not leave, if it is done
+    kept_folder         where the node's files are kept because of that
     """
 
     config: Config
@@ -65,6 +70,8 @@ class Attempt:
     noise_scale: float | None = None
     learned: tuple[Learned, ...] = ()
     node_metrics: NodeMetrics | None = None
+    missing_outputs: tuple[str, ...] = ()
+    kept_folder: str = ""
 
     @property
     def is_done(self) -> bool:

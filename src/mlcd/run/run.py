@@ -1,5 +1,6 @@
 """Everything known of one run: the store keeps it, the engine continues it, and reports show it."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar, cast
@@ -21,6 +22,9 @@ from mlcd.units import Usd
 
 P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
 
+MODEL_FILE = "model.npy"
+"""The trained model of a serverless run, in its outputs: all parameters as one vector of float32, for numpy.load."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Generic[P_co]):
@@ -30,6 +34,7 @@ class Run(Generic[P_co]):
     verdict  set once the search, or the serverless training, has ended
     findings what reports show of it; set once the run has ended
     outputs  the folder with the training's outputs; "" if there is none
+    log      the output of the newest step that failed; "" if none did, or it left none
     """
 
     header: Header
@@ -39,6 +44,12 @@ class Run(Generic[P_co]):
     verdict: Verdict | None = None
     findings: Findings | None = None
     outputs: str = ""
+    log: str = ""
+
+    @property
+    def model_file(self) -> str:
+        """Where the trained model of a serverless run is; "" if it was not fetched, or only simulated."""
+        return f"{self.outputs}/{MODEL_FILE}" if self.outputs and self.kind is Kind.SERVERLESS else ""
 
     # ---- how it continues
 
@@ -280,8 +291,8 @@ class Run(Generic[P_co]):
         """From the first start to the end of the search."""
         if self.verdict is not None and self.kind is not Kind.SERVERLESS:
             return self.verdict.search_seconds
-        trials = self.trials
-        return max((step.started_seconds + step.trial.seconds for step in trials), default=0.0)
+        searching = (step for step in self.steps if step.role in (Role.TRIAL, Role.TRAINING))
+        return max((s.started_seconds + s.outcome.seconds for s in searching if s.outcome is not None), default=0.0)
 
     @property
     def search_usd(self) -> Usd:
@@ -295,9 +306,10 @@ class Run(Generic[P_co]):
 
     @property
     def beside_seconds(self) -> float:
-        """The training's time beside trials: part of `search_seconds`, and of the attempts' time."""
-        last = max((step.round for step in self.steps if step.role is Role.TRIAL), default=0)
-        return sum(step.final.seconds for step in self.ended if step.role is Role.TRAINING and step.round <= last)
+        """The training's time beside the search: part of `search_seconds`, and of the attempts' time."""
+        until = math.inf if self.verdict is None else self.verdict.search_seconds
+        trainings = (step for step in self.ended if step.role is Role.TRAINING)
+        return sum(step.final.seconds for step in trainings if step.started_seconds < until)
 
     @property
     def total_seconds(self) -> float:

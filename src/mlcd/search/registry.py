@@ -152,7 +152,7 @@ def strategy(
             settings = presets[part]
             continue
         if option not in fields or not equals:
-            near = nearest(option, list(fields))
+            near = nearest(option, [*presets, *fields])
             hint = f"; did you mean {near!r}?" if near else ""
             allowed = ", ".join((*presets, *(f"{known}=" for known in fields))) or "none"
             raise BadInput(f"search.strategy: {name} has no option {part!r}; allowed: {allowed}{hint}")

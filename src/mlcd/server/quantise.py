@@ -54,15 +54,15 @@ def _quantise(path: Path, made: Path) -> None:
 
 def _digest(path: Path, version: str) -> str:
     digest = hashlib.sha256(f"dynamic QInt8, ONNX Runtime {version}\n".encode())
-    for part in (path, *_weights_beside(path)):
+    for part in (path, *weights_beside(path)):
         with part.open("rb") as file:
             while block := file.read(2**20):
                 digest.update(block)
     return digest.hexdigest()[:16]
 
 
-def _weights_beside(path: Path) -> list[Path]:
-    """Files next to the model that hold its weights."""
+def weights_beside(path: Path) -> list[Path]:
+    """Files in the model's folder that hold its weights."""
     import onnx  # noqa: PLC0415
     from google.protobuf.message import DecodeError  # noqa: PLC0415
 

@@ -19,15 +19,19 @@ class Workers:
     """What a node trains with: `count` accelerators with `memory_gib` each, or the node itself as one worker.
 
     accelerator  its name; "" where the node's processors train
+    tflops       peak of one worker by its data sheet; 0 if that is not known
     """
 
     count: int = 1
     memory_gib: float
     accelerator: str = ""
+    tflops: float = 0.0
 
     def __post_init__(self) -> None:
         if self.count < 1 or not 0 < self.memory_gib < math.inf:
             raise ValueError("a node needs at least one worker, and a worker more than 0 GiB")
+        if not 0 <= self.tflops < math.inf:
+            raise ValueError("a worker's peak must not be negative")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,10 +171,9 @@ class Space:
     @cached_property
     def worker_memory(self) -> WorkerMemory | None:
         """Computed once; None if the workers of the instance types are not known."""
-        knob = next((knob for knob in self.knobs if knob.workers is not None), None)
-        if knob is None or knob.workers is None:
+        rows = self._workers
+        if rows is None:
             return None
-        rows = [knob.workers[config[knob.name]] for config in self.configs]
         count = np.array([float(w.count * c.nodes) for w, c in zip(rows, self.configs, strict=True)])
         has_batch = any(knob.name == "batch" for knob in self.knobs)
         batch = np.array([float(config["batch"]) if has_batch else 1.0 for config in self.configs])
@@ -180,6 +183,25 @@ class Space:
             accelerated=np.array([w.accelerator != "" for w in rows]),
             split=batch / batch.min() / count,
         )
+
+    @cached_property
+    def node_tflops(self) -> Floats | None:
+        """(N,) peak of one node by its data sheet; None if one is not known, or no node has accelerators.
+
+        Processors alone differ in peak as they do in price, and a training hardly reaches it.
+        """
+        rows = self._workers
+        if rows is None or not all(w.tflops for w in rows) or not any(w.accelerator for w in rows):
+            return None
+        return np.array([w.count * w.tflops for w in rows])
+
+    @cached_property
+    def _workers(self) -> list[Workers] | None:
+        """The workers of a node of each configuration; None if they are not known."""
+        knob = next((knob for knob in self.knobs if knob.workers is not None), None)
+        if knob is None or knob.workers is None:
+            return None
+        return [knob.workers[config[knob.name]] for config in self.configs]
 
     def _kind(self, choices: list[Knob]) -> NDArray[np.intp]:
         by_kind = [(knob.name, knob.kinds) for knob in choices if knob.kinds is not None]

@@ -3,10 +3,11 @@
 from mlcd.spec.goals import parse_goal
 from mlcd.spec.overrides import with_overrides
 from mlcd.spec.parse import parse_train, read_train, spec_from_mapping
-from mlcd.spec.template import template
+from mlcd.spec.template import TEMPLATES, template
 from mlcd.spec.train import NodeCounts, Resources, SearchSettings, TrainSpec, Work
 
 __all__ = [
+    "TEMPLATES",
     "NodeCounts",
     "Resources",
     "SearchSettings",

@@ -38,7 +38,7 @@ _HINTS = (
 )
 
 
-def read_text(path: str | Path) -> str:
+def read_text(path: str | Path, *, missing: str = "there is no such file") -> str:
     """The file's text. Raises SpecError if the file cannot be read, is too large, or is not UTF-8."""
     file = Path(path)
     try:
@@ -46,7 +46,7 @@ def read_text(path: str | Path) -> str:
             raise SpecError("is a directory, not a job file", file=str(path))
         data = read_named(file, most_bytes=MOST_BYTES)
     except FileNotFoundError:
-        raise SpecError("there is no such file", file=str(path), nearest=_neighbour(file)) from None
+        raise SpecError(missing, file=str(path), nearest=_neighbour(file)) from None
     except TooLarge:
         allowed = f"at most {MOST_BYTES // 1024} KiB"
         raise SpecError("is too large for a job file", file=str(path), allowed=allowed) from None

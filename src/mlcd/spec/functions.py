@@ -160,6 +160,7 @@ def _sizes(value: object) -> object:
 
 
 SERVERLESS = JobFile(
+    command="serverless",
     record=serverless_record,
     check=_checked,
     flags={

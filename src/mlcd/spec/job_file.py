@@ -16,6 +16,17 @@ from mlcd.spec.scalar import scalar
 
 Job = TypeVar("Job", bound=PlacedSpec)
 
+SHARED_FIELDS = frozenset({"name", "resources", "goal", "search"})
+OWN_FIELDS = {
+    "train": frozenset(
+        {"num_nodes", "batch", "learning_rate", "pricing", "workdir", "envs", "secrets", "file_mounts", "setup", "run"}
+        | {"platform", "progress", "checkpoints", "outputs", "job"}
+    ),
+    "serve": frozenset({"model", "knobs", "sizes", "load"}),
+    "serverless": frozenset({"workload", "functions", "memory", "sync"}),
+}
+"""Command -> the fields that only its job files have: they tell which command a file is for."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
@@ -37,6 +48,7 @@ class Flag:
 class JobFile(Generic[Job]):
     """How jobs of one kind are read. A deadline that is a point in time is counted from `now` (None: this moment).
 
+    command the command that runs such jobs
     record  the reader of all fields
     check   returns the job after the checks that involve several fields; raises SpecError
     flags   by name
@@ -46,6 +58,7 @@ class JobFile(Generic[Job]):
     the error's field is `mark` and the flag's name, such as `--budget`.
     """
 
+    command: str
     record: Callable[[datetime | None], FieldTable[Job]]
     check: Callable[[Job], Job]
     flags: Mapping[str, Flag]
@@ -64,7 +77,16 @@ class JobFile(Generic[Job]):
         root = document(text, file=file)
         if root.value is None:
             raise SpecError("the file is empty", file=file, line=1, allowed=f"a job file; {self.sample}")
+        self._check_command(root, file)
         return replace(self._job(root, now, _given(flags), mark), file=file, source=text)
+
+    def _check_command(self, root: YamlNode, file: str) -> None:
+        """Raises SpecError for a job of another command: it has fields of that one, and none of this one's."""
+        given = set(root.value) if isinstance(root.value, Mapping) else set()
+        for command, fields in OWN_FIELDS.items():
+            if command != self.command and given & fields and given <= fields | SHARED_FIELDS:
+                marks = ", ".join(sorted(given & fields))
+                raise SpecError(f"is a job for `mlcd {command}` (it has {marks}): mlcd {command} {file}", file=file)
 
     def read(
         self,

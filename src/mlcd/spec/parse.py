@@ -5,14 +5,16 @@ from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 
-from mlcd.errors import SpecError
+from mlcd.catalog import Accelerator, parse_accelerator
+from mlcd.catalog.accelerators import MOST_PER_NODE
+from mlcd.errors import SpecError, nearest
 from mlcd.plugins import is_object_name
 from mlcd.problem import MOST_SLOWDOWN
 from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
 from mlcd.spec.counts import node_counts
 from mlcd.spec.goals import goal_record
 from mlcd.spec.job_file import Flag, JobFile, as_written
-from mlcd.spec.node import YamlNode
+from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.quantity import flag, line_of_text, minutes, number, text, whole
 from mlcd.spec.real import file_mounts, platform, prices, progress, relative_paths, secret_names
 from mlcd.spec.record import Field, FieldTable
@@ -21,11 +23,14 @@ from mlcd.spec.train import Resources, SearchSettings, TrainSpec, TrialRules, Wo
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _NAME_FORM = "letters, digits and . _ - (at most 80, a letter or digit first)"
 _TYPE = re.compile(r"[A-Za-z0-9*?\[\]!._+:/-]+")
-_TYPE_FORM = "names such as p3.2xlarge, globs such as c5.*, or a named set such as aws-62"
+_TYPE_FORM = "names such as g6.xlarge, globs such as c7i.*, or a named set such as aws-gpu"
+_ACCELERATOR_FORM = "a name such as H100, or with the number a node has: H100:8"
+_PER_NODE = Bounds(least=1, most=MOST_PER_NODE)
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTION = r"[a-z][a-z0-9_-]*=[^,=\s]+"
-_STRATEGY = re.compile(rf"[a-z][a-z0-9-]*(?::(?P<options>(?:paper|{_OPTION})(?:,{_OPTION})*))?")
-"""`paper` is the one word that needs no value: the preset of heterbo (mlcd.search.heterbo)."""
+PRESET = "paper"
+"""The one word that needs no value: the preset of heterbo (mlcd.search.heterbo)."""
+_STRATEGY = re.compile(rf"[a-z][a-z0-9-]*(?::(?P<options>(?:{PRESET}|{_OPTION})(?:,{_OPTION})*))?")
 _TOPOLOGIES = ("ring", "ps")
 _MEANT_TOPOLOGY = {
     **dict.fromkeys(("allreduce", "all-reduce", "ring-allreduce", "ring-all-reduce"), "ring"),
@@ -61,6 +66,28 @@ def instance_types(node: YamlNode) -> tuple[str, ...]:
     return tuple(types)
 
 
+def accelerators(node: YamlNode) -> tuple[Accelerator, ...]:
+    """`H100:8`, `H100`, a list of such, or a mapping of names to counts. The catalog checks whether they exist."""
+    found: list[Accelerator] = []
+    if isinstance(node.value, Mapping):
+        items = [
+            (child, name if child.value is None else f"{name}:{child.whole(_PER_NODE)}")
+            for name, child in node.mapping().items()
+        ]
+    else:
+        items = [(item, item.text(allowed=_ACCELERATOR_FORM)) for item in node.items()]
+    for item, written in items:
+        accelerator = parse_accelerator(written)
+        if accelerator is None:
+            raise item.error("is not an accelerator", allowed=_ACCELERATOR_FORM)
+        if accelerator in found:
+            raise item.error("is given twice")
+        found.append(accelerator)
+    if not found:
+        raise node.error("must not be empty", allowed=_ACCELERATOR_FORM)
+    return tuple(found)
+
+
 def strategy(node: YamlNode) -> str:
     """`NAME`, `NAME:OPTION=VALUE,...`, `NAME:PRESET`, or an object's name. The strategies check whether they exist."""
     form = "NAME or NAME:OPTION=VALUE,..., such as heterbo:prune=off,start=2"
@@ -69,7 +96,9 @@ def strategy(node: YamlNode) -> str:
         return value
     match = _STRATEGY.fullmatch(value)
     if match is None:
-        raise node.error("is not a strategy with options", allowed=form)
+        name, _, word = value.partition(":")
+        preset = nearest(word, (PRESET,))
+        raise node.error("is not a strategy with options", allowed=form, nearest=f"{name}:{preset}" if preset else "")
     options = [option.partition("=")[0] for option in (match["options"] or "").split(",")]
     for option in options:
         if options.count(option) > 1:
@@ -111,6 +140,7 @@ RESOURCES = FieldTable(
     fields={
         "infra": Field(read=line_of_text),
         "instance_type": Field(read=instance_types),
+        "accelerators": Field(read=accelerators),
         "use_spot": Field(read=flag),
         "prices": Field(read=prices),
         "region": Field(read=line_of_text),
@@ -120,7 +150,6 @@ RESOURCES = FieldTable(
     },
     later={
         "cloud": "write infra, such as infra: sim/aws",
-        "accelerators": "choose types with a GPU by instance_type",
         "cpus": "choose types by instance_type",
         "memory": "choose types by instance_type",
         **dict.fromkeys(("disk_size", "ports", "any_of"), ""),
@@ -214,6 +243,7 @@ def _slug(name: str) -> str:
 
 
 TRAIN = JobFile(
+    command="train",
     record=train_record,
     check=_checked,
     flags={

@@ -287,6 +287,7 @@ def _limit(value: object) -> object:
 
 
 SERVE = JobFile(
+    command="serve",
     record=serve_record,
     check=_checked,
     flags={

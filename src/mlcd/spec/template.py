@@ -1,54 +1,97 @@
-"""The job file that `mlcd init` writes."""
+"""The job files that `mlcd init` writes: one file each in `templates/`, with names in capitals to be filled in."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from importlib.resources import files
 
 from mlcd.spec.node import YamlNode
 from mlcd.spec.parse import job_name
 
-_TEMPLATE = """\
-# A job for `mlcd train`. It finds the instance type and the number of nodes for a training job, inside your limits.
-# `name`, `goal` and, on sim/, `job` are needed; everything else has the default shown in docs/job-file.md.
-name: NAME
 
-# Where to run, and on what. `mlcd train JOB --on X` is the same as infra: X.
-resources:
-  infra: sim/aws                  # a simulated cloud costs nothing; replay/FOLDER replays measured tables
-  instance_type: [c5.*, c5n.4xlarge, p2.x*, p3.2x*]   # names, globs, or a set such as aws-62
-  use_spot: false                 # true: cheaper, may be interrupted; globs then match only types with a spot market
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Template:
+    """One kind of job file.
 
-# How many nodes may be chosen: 1..50 for all types, or a list, or by glob (the first match counts).
-num_nodes: {default: 1..50, "c*": 1..100}
+    command  the command that runs it
+    name     the job's name where the user gives none
+    what     in a few words, for the list
+    fills    the names in capitals with the values they have where nothing better is known
+    """
 
-# What runs on each node. Simulated clouds do not run it.
-run: python train.py
-
-# The work is samples x epochs. The rest tells a simulated cloud what is trained.
-job:
-  model: resnet152
-  samples: 50000
-  epochs: 90
-  batch: 512                      # the global batch
-  topology: ring                  # ring (all-reduce) or ps (parameter servers)
-
-# What you want. The limits hold for search and training together.
-#   fastest                      {minimize: time}
-#   fastest within a budget      {minimize: time, budget: 100 USD}
-#   cheapest before a deadline   {minimize: cost, deadline: 6h30m}       or deadline: 2026-12-01T18:00Z
-#   best of both                 {minimize: knee}
-goal:
-  minimize: time
-  budget: 100 USD
-
-# How to search. These are the defaults.
-search:
-  strategy: heterbo               # options follow a colon: heterbo:prune=off,start=2
-  max_trials: 30
-  parallel: 1                     # trials at the same time
-  assurance: 0.999999             # how sure mlcd must be that training fits the limits
-  trial:
-    minutes: 10                   # one trial on up to 3 nodes
-    extra_minutes_per_3_nodes: 1  # larger ones take longer to start
-"""
+    command: str
+    name: str
+    what: str
+    fills: Mapping[str, str] = field(default_factory=dict)
 
 
-def template(name: str = "resnet-cifar10") -> str:
-    """A commented job file for a job called `name`. Raises SpecError if that is not a valid job name."""
-    return _TEMPLATE.replace("NAME", job_name(YamlNode(value=name, path="name", written=name)), 1)
+_SCRIPT = {
+    "SCRIPT": "train.py",
+    "SAMPLES": "50000",
+    "EPOCHS": "10",
+    "BATCH": "64",
+    "NODES": "1",
+    "CHECKPOINTS": "false",
+    "OUTPUTS": "[]",
+}
+_SEVERAL = {**_SCRIPT, "NODES": "1..4"}
+
+TEMPLATES: Mapping[str, Template] = {
+    "simulated": Template(
+        command="train", name="resnet-imagenet", what="a training on a simulated AWS: runs as it is and costs nothing"
+    ),
+    "pytorch": Template(command="train", name="my-training", what="your own PyTorch script", fills=_SCRIPT),
+    "huggingface": Template(
+        command="train", name="my-training", what="a script with Hugging Face's Trainer", fills=_SEVERAL
+    ),
+    "lightning": Template(command="train", name="my-training", what="a script with Lightning's Trainer", fills=_SCRIPT),
+    "tensorflow": Template(
+        command="train", name="my-training", what="your own TensorFlow or Keras script", fills=_SCRIPT
+    ),
+    "aws": Template(command="train", name="my-training", what="your script on AWS, through SkyPilot", fills=_SCRIPT),
+    "slurm": Template(command="train", name="my-training", what="your script on a Slurm cluster", fills=_SCRIPT),
+    "kubernetes": Template(
+        command="train", name="my-training", what="your script on Kubernetes, through SkyPilot", fills=_SCRIPT
+    ),
+    "serve": Template(
+        command="serve",
+        name="my-model",
+        what="how to serve an ONNX model on this machine",
+        fills={"MODEL": "model.onnx"},
+    ),
+    "serverless": Template(
+        command="serverless", name="my-functions", what="a training on functions: simulated, runs as it is"
+    ),
+}
+"""By name, in the order in which `mlcd init --list` shows them."""
+
+MARK = re.compile(r"\.? CHANGE THIS")
+"""Ends the comment of a value that only the user knows; removed where it was found."""
+
+
+def template(name: str | None = None, kind: str = "simulated", **found: str) -> str:
+    """A commented job file of this kind for a job called `name`.
+
+    found  values for the names in capitals (`SCRIPT="train.py"`) that the template has; others are ignored
+
+    Raises SpecError if `name` is not a valid job name, KeyError for an unknown kind.
+    """
+    known = TEMPLATES[kind]
+    name = known.name if name is None else name
+    values = {**known.fills, "NAME": job_name(YamlNode(value=name, path="name", written=name))}
+    values.update((key, value) for key, value in found.items() if key in known.fills)
+    text = files("mlcd.spec").joinpath(f"templates/{kind}.yaml").read_text(encoding="utf-8")
+    return "".join(_filled(line, values, found) for line in text.splitlines(keepends=True))
+
+
+def _filled(line: str, values: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """The line with its values; its comment stays in its column where there is room."""
+    if line.startswith("#"):
+        return line
+    code, mark, comment = line.partition("  #")
+    names = re.findall(r"\b[A-Z]+\b", code)
+    code = re.sub(r"\b[A-Z]+\b", lambda match: values.get(match[0], match[0]), code)
+    if mark and any(each in found for each in names):
+        comment = MARK.sub("", comment)
+    width = len(line.partition("  #")[0])
+    return code.rstrip().ljust(width) + mark + comment if comment.strip() else f"{code.rstrip()}\n"

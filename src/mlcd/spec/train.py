@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
+from mlcd.catalog import Accelerator
 from mlcd.goal import Goal
 from mlcd.problem import TrialPolicy
 from mlcd.spec.batches import LearningRate, Pricing, TargetSpec
@@ -29,8 +30,9 @@ class NodeCounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resources:
-    """Where to run and on what. `instance_type` None means all that the cloud offers (the set aws-62 on aws).
+    """Where to run and on what. `instance_type` None means CLOUD-gpu and CLOUD-cpu, or all that another cloud offers.
 
+    accelerators  only types with one of these; () for any type
     prices        USD per hour of one node, by type; they override the cloud's prices
     warm_workers  whether minicloud keeps processes with the platform loaded between trials
     region, zone, image_id  as in SkyPilot
@@ -38,6 +40,7 @@ class Resources:
 
     infra: str = "sim/aws"
     instance_type: tuple[str, ...] | None = None
+    accelerators: tuple[Accelerator, ...] = ()
     use_spot: bool = False
     prices: Mapping[str, Usd] = field(default_factory=dict)
     region: str = ""

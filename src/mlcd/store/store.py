@@ -6,7 +6,7 @@ import sqlite3
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
@@ -18,12 +18,15 @@ from filelock import FileLock, Timeout
 from mlcd import codec
 from mlcd.errors import BadInput, RunBusy, StoreError, nearest
 from mlcd.functions import FunctionProblem
+from mlcd.goal import Goal
 from mlcd.home import close_tree, home, private_folder
 from mlcd.home import envs as env_values
+from mlcd.home.logs import lease_logs
 from mlcd.problem import Problem
 from mlcd.run.findings import Findings
 from mlcd.run.header import Header
 from mlcd.run.kind import Kind
+from mlcd.run.logs import StepLogs, failed_log, step_logs
 from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Role, Step
 from mlcd.run.verdict import Verdict
@@ -32,12 +35,12 @@ from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, e
 from mlcd.store.migration import FIRST_SCHEMA, migrate, missing_columns, schema_in
 from mlcd.store.opening import BUSY_SECONDS, FILE, connect, new_copy_folder, open_copy, open_in
 from mlcd.store.place import Place, place_of, was_removed
-from mlcd.store.rows import UNREADABLE, DamagedRow, check_count, count_rows, insert, insert_numbered, select
+from mlcd.store.rows import TABLES, UNREADABLE, DamagedRow, check_count, count_rows, insert, insert_numbered, select
 from mlcd.store.step_rows import call_from, call_row, ended_row, started_row, step_from
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
-from mlcd.untrusted import Malformed
+from mlcd.untrusted import Malformed, delete_tree
 
 __all__ = ["FILE", "SCHEMA", "RunSummary", "Store", "create_tables", "home"]
 
@@ -55,6 +58,8 @@ R = TypeVar("R", bound=Run[Any])
 class RunSummary:
     """One line of `mlcd runs`. `trials` counts the trials and epochs that have ended; `spent` covers all steps.
 
+    goal    in words
+    choice  the configuration that was chosen; "" where none was, or none yet
     damage  what is wrong with the run's record; "" where nothing is. Of a damaged run, only the name is known
     """
 
@@ -66,6 +71,8 @@ class RunSummary:
     trials: int
     spent: Usd
     kind: Kind = Kind.TRAIN
+    goal: str = ""
+    choice: str = ""
     damage: str = ""
 
 
@@ -180,6 +187,20 @@ class Store:
             close_tree(self.folder / "work" / run_id)
         self._back_up(run_id)
 
+    def remove(self, run_id: str) -> None:
+        """Delete a run: its record, its nodes' files, its outputs. Backups keep its record until they are replaced.
+
+        Raises RunBusy while a process works on it. `run_id` is the whole name.
+        """
+        with self.lock(run_id):
+            with self._transaction() as db:
+                for table in reversed(TABLES):
+                    db.execute(f"DELETE FROM {table} WHERE run_id = ?", (run_id,))  # noqa: S608 - names of tables
+            if self.folder is not None:
+                env_values.forget(self.folder, run_id)
+                delete_tree(self.folder / "work" / run_id, below=self.folder)
+                (self.folder / "locks" / f"{run_id}.lock").unlink(missing_ok=True)
+
     def keep_envs(self, run_id: str, envs: Mapping[str, str]) -> None:
         """Keep values of environment variables until the run has ended."""
         if self.folder is not None:
@@ -224,7 +245,23 @@ class Store:
                 findings=None if findings is None else self._decoded(name, "findings", findings["findings"], Findings),
                 outputs=self._outputs(name),
             )
-            return loaded.with_reported_work()
+            failed = failed_log(self._logs(loaded))
+            return replace(loaded, log="" if failed is None else str(failed)).with_reported_work()
+
+    def logs(self, run_id: str) -> tuple[StepLogs, ...]:
+        """What the nodes and servers of a run wrote, by step, in order."""
+        return self._logs(self.load(run_id))
+
+    def latest(self, *, unfinished: bool = False) -> str:
+        """The name of the newest run, or of the newest that has not ended. Raises BadInput where there is none."""
+        with self._snapshot():
+            for name in self._names():
+                with suppress(DamagedRow, ValueError):
+                    if not (unfinished and self._status(name).is_final):
+                        return name
+        if unfinished:
+            raise BadInput("there is no run to continue: all have ended; `mlcd runs` lists them")
+        raise BadInput(f"there are no runs in {self.folder} yet; start with: mlcd demo")
 
     def reread(self, run: R) -> R:
         """The same run as it is stored now."""
@@ -362,6 +399,9 @@ class Store:
         with closing(self._db.execute("PRAGMA user_version")) as cursor:
             return int(cursor.fetchone()[0])
 
+    def _logs(self, run: AnyRun) -> tuple[StepLogs, ...]:
+        return () if self.folder is None else step_logs(run.steps, lease_logs(self.folder, run.run_id))
+
     def _outputs(self, run_id: str) -> str:
         """The folder of a run's outputs; "" if there are none."""
         path = self.folder / "work" / run_id / "outputs" if self.folder else None
@@ -421,7 +461,11 @@ class Store:
             )
 
     def _summary(self, run_id: str) -> RunSummary:
-        header = self._decoded(run_id, "header", self._run_row(run_id)["header"], Header)
+        row = self._run_row(run_id)
+        header = self._decoded(run_id, "header", row["header"], Header)
+        goal = self._goal(run_id, str(row["problem"]))
+        last = self._last("SELECT * FROM verdicts WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)
+        verdict = None if last is None else self._decoded(run_id, "verdict", last["verdict"], Verdict)
         (trials,) = self._db.execute(
             "SELECT count(*) FROM steps_started s JOIN steps_ended e USING (run_id, number)"
             " WHERE s.run_id = ? AND s.role IN (?, ?)",
@@ -439,7 +483,14 @@ class Store:
             trials=trials,
             spent=Usd(spent),
             kind=header.kind,
+            goal=str(goal),
+            choice="" if verdict is None or verdict.choice is None else str(verdict.choice.config),
         )
+
+    def _goal(self, run_id: str, problem: str) -> Goal:
+        """The goal alone: a problem has thousands of configurations, and a list of runs needs none of them."""
+        (kept,) = (value for value in json.loads(problem).values())  # a union: {"problem": {...}}
+        return self._decoded(run_id, "problem.goal", codec.dump(kept["goal"]), Goal)
 
     @overload
     def _decoded(self, run_id: str, what: str, text: object, as_type: type[T]) -> T: ...

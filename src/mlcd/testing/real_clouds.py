@@ -219,11 +219,21 @@ class RealCloudContract:
 
             monkeypatch.setattr(lease.nodes, "release", watched)
             points = list(lease.progress())
-            lease.finish(points[-1])
+            settled = lease.finish(points[-1])
         assert seen == [True]
+        assert settled.missing_outputs == ("not-there",)
+        kept = Path(settled.kept_folder)
+        assert json.loads((kept / "model.json").read_text()) == {"steps": 5}  # all that the node wrote is kept
         assert json.loads((home / "model.json").read_text()) == {"steps": 5}
         assert (home / "figures" / "loss.txt").read_text() == "0.1"
         assert points[-1].samples == 50
+
+    def test_a_training_with_all_its_outputs_keeps_no_folder(self, make: Callable[..., JobCloud]) -> None:
+        cloud = make(samples=50, outputs=("model.json",))
+        with self.lease(cloud, self.one, purpose=Purpose.RUN) as lease:
+            settled = lease.finish(list(lease.progress())[-1])
+        assert (settled.missing_outputs, settled.kept_folder) == ((), "")
+        assert not (lease.folder / "workdir").exists()
 
     def test_a_lease_continues_from_the_previous_checkpoint(self, make: Callable[..., JobCloud]) -> None:
         cloud = make(checkpoints=True)

@@ -11,8 +11,12 @@ from functools import cache
 from pathlib import Path
 
 from mlcd.training import checkpoints
+from mlcd.training.alone import trains_alone
 from mlcd.training.progress import ProgressFile
 from mlcd.training.worker_env import WorkerEnv
+
+CHECKED_STEP = 2
+"""The step at which workers that exchange gradients are connected: they have exchanged them once."""
 
 REPORT_SECONDS = 0.1
 """The least time between two progress lines."""
@@ -39,6 +43,7 @@ class TrainingProgress:
         self._save_next = 0.0
         self._step_samples = env.batch
         self._diverged = False
+        self._steps = 0
         self.reached = False
         """Whether the job's target was met: the loop ends, and a trial that continues from here has nothing to do."""
 
@@ -78,6 +83,9 @@ class TrainingProgress:
         self._step_samples = samples
         if not self.env.head:
             return
+        self._steps += 1
+        if self._steps == CHECKED_STEP:
+            self._check_workers()
         now = time.monotonic()
         stop = self.env.stop_file
         if stop is not None and stop.exists():
@@ -141,6 +149,16 @@ class TrainingProgress:
         """Report a problem that does not stop the training."""
         print(f"mlcd: {text}", file=sys.stderr)  # noqa: T201
         self._progress.write(warning=text)
+
+    def _check_workers(self) -> None:
+        """Warn if the job has several workers and this one exchanges nothing with the others."""
+        workers = self.env.workers
+        if workers > 1 and self.env.progress_file is not None and trains_alone():
+            self.warn(
+                f"the job runs on {workers} workers, and this one has no connection to the others: each seems to train"
+                " on its own, so its speed is not that of one training; make the script distributed"
+                " (torch.distributed, mlcd.torch.parallel, tf.distribute), or set num_nodes: 1"
+            )
 
     def _report(self) -> None:
         if self.samples != self._reported:

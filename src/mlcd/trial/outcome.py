@@ -15,6 +15,8 @@ class Status(StrEnum):
     OVERRAN = "overran"
     ALL_FAILED = "all-failed"
     RUN_FAILED = "run-failed"
+    OUTPUT_MISSING = "output-missing"
+    """The training ended by itself, and a file that the job file names under `outputs` is not there."""
     INTERRUPTED = "interrupted"
 
     @property
@@ -37,5 +39,6 @@ _EXIT_CODES = {
     Status.OVERRAN: 5,
     Status.ALL_FAILED: 6,
     Status.RUN_FAILED: 1,
+    Status.OUTPUT_MISSING: 8,
     Status.INTERRUPTED: 130,
 }

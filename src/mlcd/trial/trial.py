@@ -27,13 +27,15 @@ class FailureKind(StrEnum):
     LOST = "lost"
     OVERRAN = "overran"
     """The cloud did not end it within its authorised time; what it took is charged in full."""
+    STOPPED = "interrupted"
+    """The user interrupted the run; it is repeated when the run is resumed."""
     CANCELLED = "cancelled"
     """The training beside it ended first."""
 
     @property
     def is_transient(self) -> bool:
         """Whether the same trial is likely to succeed when it is repeated."""
-        return self in (FailureKind.LAUNCH, FailureKind.INTERRUPTED, FailureKind.LOST)
+        return self in (FailureKind.LAUNCH, FailureKind.INTERRUPTED, FailureKind.LOST, FailureKind.STOPPED)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

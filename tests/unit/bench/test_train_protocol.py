@@ -29,10 +29,10 @@ DONE_IN_TRIALS = 600 / 14400 + 600 / 10800 + 600 / 3600
 
 
 def made(strategy: str, kind: GoalKind = GoalKind.FASTEST, *, seed: int = 0, **settings: Any) -> TrainRow:
-    protocol = TrainProtocol(hours=1.0, noise=0.0, **settings)
+    protocol = TrainProtocol(**{"hours": 1.0, "noise": 0.0, **settings})
     found = run_one(WORKLOAD, protocol, kind=kind, strategy_text=strategy, seed=seed)
     assert found is not None
-    return found
+    return found.row
 
 
 # ---- the work of trials
@@ -85,6 +85,20 @@ def test_work_after_the_authorised_time_is_not_saved() -> None:
         with cloud.lease(Order(config=LARGE, seconds=authorised)) as lease:
             at = next(point for point in lease.progress() if point.seconds >= 90)
             assert lease.finish(at).reached_samples == pytest.approx(0.25 + saved)
+
+
+def test_a_job_ends_when_all_of_its_work_is_done() -> None:
+    cloud = Resumed(ReplayCloud(WORKLOAD), base_samples=0.975, restart_seconds=0.0, work_samples=1.0)
+    with cloud.lease(Order(config=LARGE, seconds=1e9)) as lease:
+        *_, last = lease.progress()
+        assert [last.seconds, last.samples] == pytest.approx([90.0, 0.025])
+        assert lease.finish(last).reached_samples == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("work", [Work.KEPT, Work.BESIDE])
+def test_a_training_that_a_trial_finishes_needs_no_further_trial(work: Work) -> None:
+    found = made("exhaustive", work=work, hours=0.02)
+    assert (found.status, found.trials) == ("done", 1)
 
 
 # ---- limits

@@ -58,7 +58,7 @@ def test_aws_62_is_the_papers_3100_deployments(catalog: Catalog) -> None:
     chosen = catalog.select(["aws-62"], cloud="aws")
     assert len(chosen) == 62
     assert {i.name for i in catalog.select(["aws-paper"], cloud="aws")} < {i.name for i in chosen}
-    assert all(i.accelerators for i in catalog.select(["aws-gpu"], cloud="aws"))
+    assert all(i.accelerators for i in catalog.select(["aws-accelerators"], cloud="aws"))
 
 
 def test_select_takes_names_globs_and_sets_without_duplicates(catalog: Catalog) -> None:

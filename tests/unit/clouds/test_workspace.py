@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,27 @@ def test_earlier_checkpoints_are_not_adopted_and_older_ones_are_deleted(space: W
     (space.checkpoint / "part-step-7").mkdir(parents=True)  # of an mlcd that was killed
     assert space.reached_samples() == 120.0  # including checkpoints of leases that died with mlcd
     assert [path.name for path in space.checkpoint.iterdir()] == ["step-120"]
+
+
+def test_leases_that_end_at_the_same_time_do_not_disturb_each_other(
+    space: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Trials of one round save from their own threads: each is copied whole, and the furthest stays."""
+    made = {samples: checkpoint(space.lease(f"of-{samples}") / "checkpoint", samples) for samples in (100, 200)}
+    second = threading.Thread(target=space.adopt, args=[made[200].parent])
+
+    def slow(source: Path, target: Path, **others: Any) -> None:
+        copy_tree(source, target, **others)
+        if source == made[100]:
+            second.start()
+            second.join(0.2)
+
+    monkeypatch.setattr(workspace, "copy_tree", slow)
+    space.adopt(made[100].parent)
+    second.join()
+    assert (space.checkpoint / "step-200" / "weights").read_text() == "200"
+    assert [path.name for path in space.checkpoint.iterdir()] == ["step-200"]
+    assert made[100].is_dir(), "it was moved: its copy had been deleted"
 
 
 def test_a_full_disk_moves_what_it_cannot_copy(space: Workspace, full: None) -> None:

@@ -60,7 +60,7 @@ class QuickCloud:
 class QuickLease:
     def __init__(self, cloud: QuickCloud, order: Order) -> None:
         self.cloud, self.order, self.released = cloud, order, 0
-        self.base = cloud.saved if order.purpose is Purpose.RUN else 0.0
+        self.base = cloud.saved if order.continues else 0.0
         self.began = time.monotonic()
 
     def __enter__(self) -> "QuickLease":
@@ -87,9 +87,9 @@ class QuickLease:
                 return
 
     def finish(self, at: JobProgress) -> Settled:
-        if self.order.purpose is Purpose.RUN:
-            self.cloud.saved = self.base + at.samples
-        return Settled(seconds=time.monotonic() - self.began, reached_samples=self.cloud.saved)
+        saved = self.base + at.samples if self.order.continues else 0.0
+        self.cloud.saved = max(self.cloud.saved, saved)
+        return Settled(seconds=time.monotonic() - self.began, reached_samples=saved)
 
 
 class Killed(BaseException):
@@ -178,8 +178,10 @@ def test_nodes_that_were_kept_when_mlcd_died_are_charged(store: Store) -> None:
     assert (lost.ending, last.ending) == (Ending.LOST, Ending.DONE)
     assert lost.seconds > before.attempts[0].seconds  # the time between the last stretch and the end of mlcd too
     assert lost.usd > before.attempts[0].usd
-    assert lost.reached_samples == 0.0  # nothing had been saved: what the stretch had reached is lost
-    assert cloud.trainings()[-1].base == 0.0
+    # Only the trial before the training had saved: what the stretch had reached is lost.
+    saved = run.trials[0].trial.reached_samples
+    assert before.attempts[0].reached_samples > saved > 0
+    assert lost.reached_samples == cloud.trainings()[-1].base == saved
 
 
 def test_nodes_that_are_kept_are_given_back_on_ctrl_c(store: Store) -> None:
@@ -190,7 +192,7 @@ def test_nodes_that_are_kept_are_given_back_on_ctrl_c(store: Store) -> None:
     run = stored(store)
     assert run.in_flight == ()
     assert run.open_stretch is None
-    assert run.attempts[-1].ending is Ending.LOST
+    assert run.attempts[-1].ending is Ending.INTERRUPTED
 
 
 def test_nodes_that_are_kept_are_given_back_with_the_performer(store: Store) -> None:
@@ -209,7 +211,7 @@ def test_the_nodes_of_a_training_end_themselves_at_its_upper_bound(store: Store)
     """Even if mlcd is gone, nodes of trials and training together cost no more than the budget."""
     cloud = QuickCloud()
     limited = problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(50)), slowdown=0.5)
-    run = driven(make_engine(limited, cloud, store, chosen=Listed(configs=(SLOW, EVEN))), store)
+    run = driven(make_engine(limited, cloud, store, chosen=Listed(configs=(SLOW, EVEN), at_once=1), parallel=2), store)
     assert run.status is Status.DONE
     (lease,) = cloud.trainings()
     first = next(step for step in run.steps if step.role is Role.TRAINING)

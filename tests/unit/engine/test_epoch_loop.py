@@ -338,7 +338,7 @@ def test_an_interrupted_epoch_is_charged_for_its_itemised_calls() -> None:
         with pytest.raises(Interrupted):
             train(store, cloud)
         record = stored(store)
-        assert [each.message for each in record.failed_epochs] == ["interrupted"]
+        assert [each.message for each in record.failed_epochs] == ["interrupted with the run"]
         assert record.failed_epochs[0].usd == Usd.of("0.0004")
 
 

@@ -106,7 +106,7 @@ class Hands:
 
     def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:
         self.log.append(("lost", (step.number, interrupted)))
-        return lost_trial(step, situation)
+        return lost_trial(step, situation, interrupted=interrupted)
 
     def calls(self) -> tuple[()]:
         return ()
@@ -535,7 +535,7 @@ def test_what_a_lost_step_is_charged_counts_as_time_where_the_clocks_cannot_tell
 
     class Charging(Hands):
         def lost(self, step: Step, situation: Situation[Problem], *, interrupted: bool) -> Outcome:
-            return replace(lost_trial(step, situation), seconds=700.0)
+            return replace(lost_trial(step, situation, interrupted=interrupted), seconds=700.0)
 
     loop.clocks.wait(10.0)
     (lost,) = loop.engine(Charging(simulated=False)).drive().steps

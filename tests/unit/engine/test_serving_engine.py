@@ -327,7 +327,7 @@ def test_without_a_verification_the_measured_rate_is_reported(play: Callable[...
     assert "not verified" in check_reports(record)
 
 
-def test_a_verification_that_died_with_mlcd_is_paid_and_repeated(play: Callable[..., SearchRun]) -> None:
+def test_an_interrupted_verification_is_paid_and_repeated(play: Callable[..., SearchRun]) -> None:
     def interrupted(_config: Config, _rate: float) -> str:
         raise KeyboardInterrupt
 
@@ -335,16 +335,16 @@ def test_a_verification_that_died_with_mlcd_is_paid_and_repeated(play: Callable[
         play(problem(), holds=interrupted)
     record = play(problem(), again=True)
     assert record.status is Status.DONE
-    assert [run.ending for run in record.earlier] == [Ending.LOST]
+    assert [run.ending for run in record.earlier] == [Ending.INTERRUPTED]
     assert len(record.trials) == 3
     choice = chosen(record)
     assert choice is not None
     assert choice.config == config(4)
-    assert "died with mlcd" in check_reports(record)
+    assert "precision=fp32, interrupted" in check_reports(record)
     assert play(problem(), again=True).status is Status.DONE
 
 
-def test_verifications_that_died_with_mlcd_do_not_count_against_the_choice(play: Callable[..., SearchRun]) -> None:
+def test_interrupted_verifications_do_not_count_against_the_choice(play: Callable[..., SearchRun]) -> None:
     def interrupted(_config: Config, _rate: float) -> str:
         raise KeyboardInterrupt
 
@@ -359,7 +359,7 @@ def test_verifications_that_died_with_mlcd_do_not_count_against_the_choice(play:
 
     record = play(problem(), holds=holds, again=True)
     assert record.status is Status.DONE
-    assert [attempt.ending for attempt in record.earlier] == [Ending.LOST] * (MOST_VERIFICATIONS + 1)
+    assert [attempt.ending for attempt in record.earlier] == [Ending.INTERRUPTED] * (MOST_VERIFICATIONS + 1)
     assert offered == [pytest.approx(300 * LOWER_BOUND_FACTOR * 0.7)]
 
 

@@ -81,6 +81,6 @@ def test_a_job_that_ends_before_its_target_gives_a_warning(accuracy: float, warn
     situation = Situation(run=run, elapsed_seconds=lambda: 0.0, tell=told.append)
     training = Training(cloud=CheckedCloud(cloud=cloud), step=step, situation=situation, accounts=Accounts())
     heard = [Reading(seconds=1.0, samples=1000.0, metrics={"accuracy": accuracy})]
-    training._check_end(AttemptWatch(work=1.0, seconds_left=1.0), heard)
+    training._check_end(AttemptWatch(work=1.0, seconds_left=1.0), heard, "")
     texts = [event.text for event in told if isinstance(event, Warned)]
     assert len(texts) == warned

@@ -56,6 +56,7 @@ class Attempt:
     reached: float = 0.0
     stopping: float = 1.0
     node_metrics: NodeMetrics | None = None
+    missing: Any = ()
     cloud: "Trainings | None" = field(default=None, init=False)
     finished: int = field(default=0, init=False)
     released: int = field(default=0, init=False)
@@ -79,7 +80,13 @@ class Attempt:
     def finish(self, at: JobProgress) -> Settled:
         self.finished += 1
         seconds = at.seconds + self.stopping
-        return Settled(seconds=seconds, reached_samples=self.reached, node_metrics=self.node_metrics)
+        return Settled(
+            seconds=seconds,
+            reached_samples=self.reached,
+            node_metrics=self.node_metrics,
+            missing_outputs=self.missing,
+            kept_folder="/kept" if self.missing else "",
+        )
 
 
 class Trainings(SyntheticCloud):
@@ -169,6 +176,28 @@ def test_what_the_clouds_monitoring_measured_is_stored_with_the_attempt(store: S
     cloud = Trainings(slow, Attempt(steady(8.0, WORK - 120)), saved=60.0)
     record, _ = train(cloud, store)
     assert [attempt.node_metrics for attempt in store.load(record.run_id).attempts] == [METRICS, None]
+
+
+def test_a_finished_training_without_its_outputs_is_not_done(store: Store) -> None:
+    cloud = Trainings(Attempt(steady(10.0, WORK), reached=WORK, missing=("model.pt",)))
+    record, _ = train(cloud, store)
+    found = store.load(record.run_id)
+    assert (found.status, found.status.exit_code) == (Status.OUTPUT_MISSING, 8)
+    assert found.final is not None
+    assert (found.final.missing_outputs, found.final.kept_folder) == (("model.pt",), "/kept")
+
+
+def test_a_training_that_moves_misses_no_output(store: Store) -> None:
+    slow = Attempt(steady(1.0, WORK), reached=120.0, missing=("model.pt",))
+    record, _ = train(Trainings(slow, Attempt(steady(8.0, WORK - 120)), saved=60.0), store)
+    assert [attempt.missing_outputs for attempt in record.attempts] == [(), ()]
+    assert record.status is Status.DONE
+
+
+def test_missing_outputs_of_a_wrong_type_fail_the_lease(store: Store) -> None:
+    record, _ = train(Trainings(Attempt(steady(10.0, WORK), missing=(1,))), store)
+    assert record.final is not None
+    assert "missing_outputs: should be str" in record.final.message
 
 
 @pytest.mark.parametrize("wrong", [{"cpu_percent": 50.0}, "CPU: 50%"])
@@ -485,7 +514,7 @@ def test_ctrl_c_in_the_training_charges_it_and_can_be_resumed(store: Store) -> N
         train(cloud, store)
     record = stored(store)
     assert record.status is Status.INTERRUPTED
-    assert [run.ending for run in record.earlier] == [Ending.LOST]
+    assert [run.ending for run in record.earlier] == [Ending.INTERRUPTED]
     again, _ = train(Trainings(Attempt(steady(10.0, WORK - 1000)), saved=1000.0), store, add=False)
     assert again.status is Status.DONE
 
@@ -511,7 +540,7 @@ def test_ctrl_c_charges_the_training_although_the_cloud_does_not_say_what_is_sav
     record = stored(store)
     assert record.status is Status.INTERRUPTED
     assert not record.in_flight
-    assert [run.ending for run in record.earlier] == [Ending.LOST]
+    assert [run.ending for run in record.earlier] == [Ending.INTERRUPTED]
 
 
 def test_a_stop_from_another_thread_ends_the_training(store: Store) -> None:

@@ -70,6 +70,30 @@ def test_a_choice_without_a_load_test_is_no_recommendation() -> None:
     assert chosen(with_choice(run, None)) is None
 
 
+def test_prices_of_the_others_are_at_the_share_that_is_promised_of_the_choice() -> None:
+    """The choice is promised at 250 of 300 requests/s; at its measured rate another one looked cheaper than it is."""
+    run = serving_run()
+    entry = of_batch(run, 1)
+    assert entry.samples_per_second == 100.0
+    assert entry.usd_per_million == Usd.of("0.12"), "a million requests at 100 x 250/300 take 12,000 s"
+    choice = chosen(run)
+    assert choice is not None
+    assert entry.text == "3.0 times the cost"
+    assert entry.usd_per_million.dollars / choice.usd_per_million.dollars == pytest.approx(3.0)
+
+
+def test_with_an_asked_rate_all_prices_are_at_that_rate() -> None:
+    assert of_batch(serving_run(replace(COST, rate=80.0)), 1).usd_per_million == Usd.of("0.125")
+
+
+def test_a_latency_of_seconds_over_the_limit_is_in_seconds() -> None:
+    run = serving_run()
+    load = run.trials[0].trial.load if isinstance(run.trials[0].trial, Measurement) else None
+    assert load is not None
+    late = with_load_test(run, 0, load=replace(load, p99_seconds=1.24))
+    assert of_batch(late, 1).text == "p99 1.19 s over the limit at 100/s"
+
+
 def test_a_rate_beyond_the_one_asked_for_is_worth_nothing() -> None:
     found = chosen(serving_run(replace(COST, rate=100.0)))
     assert found is not None

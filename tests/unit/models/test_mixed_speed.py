@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 from tests.synthetic import make_problem, measured, true_trial
 
+from mlcd.catalog import load_catalog
+from mlcd.jobs.resolved_job import simulated
 from mlcd.models import gp
 from mlcd.models.mixed_speed import BELIEFS, Level, as_expected, mixed_model
+from mlcd.models.speed import TrendPrior, trend
 from mlcd.problem import Problem
 from mlcd.space import Config
+from mlcd.spec import spec_from_mapping
 from mlcd.trial.trial import History
 
 D = Config.deployment
@@ -89,3 +93,29 @@ def test_what_a_trial_is_expected_to_measure_is_the_mixture() -> None:
     logs = model.log_speed[which, row] + np.sqrt(model.variance[which, row]) * draws
     assert np.log(found.samples_per_second) == pytest.approx(logs.mean(), abs=0.01)
     assert found.deviation == pytest.approx(logs.std(), rel=0.01)
+
+
+def job_on(*types: str) -> Problem:
+    """ResNet-152 on these types of AWS, one to four nodes, as `mlcd train` prepares it."""
+    file = {
+        "name": "job",
+        "resources": {"infra": "sim/aws", "instance_type": list(types)},
+        "num_nodes": "1..4",
+        "job": {"model": "resnet152", "batch": 256, "samples": 1e6},
+        "goal": {"minimize": "cost"},
+    }
+    return simulated(spec_from_mapping(file), "aws", load_catalog(), 0).problem
+
+
+def test_data_sheets_say_that_an_accelerator_is_faster_than_processors_for_the_same_money() -> None:
+    problem = job_on("c5.4xlarge", "g4dn.xlarge")  # $0.68 and $0.53 an hour
+    speed = mixed_model(problem, History()).log_speed
+    faster = speed[:, problem.space.index[D("g4dn.xlarge", 1)]] - speed[:, problem.space.index[D("c5.4xlarge", 1)]]
+    assert (faster > np.log(4)).all()
+
+
+def test_data_sheets_say_nothing_about_processors_alone() -> None:
+    problem = job_on("c5.large", "c5.4xlarge")
+    assert problem.space.node_tflops is None
+    with_peaks, without = (trend(problem, TrendPrior(peak=peak)).columns.shape[1] for peak in ((0.5, 0.25), None))
+    assert with_peaks == without

@@ -13,6 +13,7 @@ from mlcd.space import Config
 def deployment(**changes: object) -> Deployment:
     config = Config.of({"batch": 8, "threads": 1, "replicas": 2, "precision": "fp32"})
     given = {"name": "ResNet_50 on", "model_file": 'a "b": #c.onnx', "config": config, "cpus": 2, "memory_gib": 0.5}
+    given["wheel"] = "mlcd-1.0-py3-none-any.whl"
     return Deployment(**{**given, **changes})  # type: ignore[arg-type]
 
 
@@ -28,8 +29,9 @@ def test_compose_is_yaml_that_builds_and_limits_the_server() -> None:
     assert words[:5] == ["python", "-m", "mlcd.server", '/models/a "b": #c.onnx', "--name"]
     assert {"--batch=8", "--threads=1", "--replicas=2", "sequence=128", "--port=8000"} <= set(words)
     assert set(Limits().arguments()) <= set(words)
-    copied = next(line for line in files["Dockerfile"].splitlines() if line.startswith("COPY "))
-    assert json.loads(copied.removeprefix("COPY ")) == ['a "b": #c.onnx', "/models/"]
+    copied = [line.removeprefix("COPY ") for line in files["Dockerfile"].splitlines() if line.startswith("COPY ")]
+    assert [json.loads(line)[0] for line in copied] == ["mlcd-1.0-py3-none-any.whl", 'a "b": #c.onnx']
+    assert 'RUN pip install --no-cache-dir "/wheels/mlcd-1.0-py3-none-any.whl[serve]"' in files["Dockerfile"]
 
 
 def test_kubernetes_has_a_deployment_and_a_service_that_selects_it() -> None:

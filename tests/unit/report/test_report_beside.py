@@ -41,8 +41,8 @@ def moved() -> SearchRun:
         restart_seconds=100.0,
     )
     with Store(None) as store:
-        chosen = Listed(configs=(SLOW, EVEN, FAST))
-        return driven(make_engine(problem, SyntheticCloud(MACHINES), store, chosen=chosen), store)
+        chosen = Listed(configs=(SLOW, EVEN, FAST), at_once=1)
+        return driven(make_engine(problem, SyntheticCloud(MACHINES), store, chosen=chosen, parallel=2), store)
 
 
 def receipt(run: SearchRun) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.report_kind_samples import SERVERLESS, SERVING, serverless_run, serving_run
-from tests.report_samples import SAMPLES, budget_run
+from tests.report_kind_samples import SERVERLESS, SERVING, fallen_run, serverless_run, serving_run
+from tests.report_samples import SAMPLES, budget_run, with_attempts
 
 from mlcd.events import RunProgress, SearchEnded, StepEnded, StepStarted
 from mlcd.findings import shown
@@ -21,6 +21,7 @@ from mlcd.report.terminal import columns, wants_colour
 from mlcd.report.text import Line, Rows, rendered
 from mlcd.report.verdict import verdict
 from mlcd.run.money import Money
+from mlcd.run.step import Role
 from mlcd.units import ZERO, Usd
 
 WIDTHS = (60, 80, 120)
@@ -227,6 +228,7 @@ def test_a_serving_run_reports_its_load_tests_and_verification(stream: io.String
         assert run.final
         for fraction in (0.0, 0.5, 1.0):
             told(RunProgress(config=run.final.config, fraction=fraction, money=money("0.001", 40 + 100 * fraction)))
+        told(StepEnded(step=run.steps[-1], incumbent=run.choice, money=money("0.001", 140)))
     text = stream.getvalue()
     assert "  2 batch=4, threads=2, replicas=1, precision=fp32\n" in text
     assert "      out-of-memory: the server was killed\n" in text
@@ -234,6 +236,38 @@ def test_a_serving_run_reports_its_load_tests_and_verification(stream: io.String
     live = "Load test 3  0:00:20  $0.0001 of $1.00  360 tests/h  ~20s to go"
     for line in (live, "Verification  0:01:30  $0.0010 of $1.00  ~50s to go"):
         assert (line in text) == stream.isatty()
+
+
+def verified(run: Any) -> list[str]:
+    """The lines about verifications of a run."""
+    stream = io.StringIO()
+    with ServingProgress(stream, run.problem.goal, False, problem=run.problem) as told:
+        for step in (each for each in run.steps if each.role is Role.VERIFICATION):
+            for fraction in (0.0, 1.0):
+                told(RunProgress(config=step.config, fraction=fraction, money=money("0.001", 140)))
+            told(StepEnded(step=step, incumbent=run.choice, money=money("0.001", 140)))
+    return stream.getvalue().splitlines()
+
+
+def test_a_failed_verification_says_why_and_what_changes_next() -> None:
+    assert verified(fallen_run()) == [
+        "Verifying batch=1, threads=2, replicas=1, precision=fp32 under load ...",
+        "      failed: p99 was 200 ms",
+        "Verifying batch=4, threads=2, replicas=1, precision=fp32 instead under load ...",
+        "      done after 2 min 20 s in all",
+    ]
+
+
+def test_the_same_configuration_is_not_verified_again_as_if_new() -> None:
+    run = fallen_run()
+    (first, last) = run.attempts
+    again = with_attempts(run, replace(first, config=last.config), last)
+    assert (
+        "Verifying batch=4, threads=2, replicas=1, precision=fp32 again, at a lower rate, under load ..."
+        in verified(again)
+    )
+    assert "a verification at a higher rate failed before" in serving_verdict(shown(again))
+    assert "a verification at a higher rate failed before" not in serving_verdict(shown(run))
 
 
 @pytest.mark.parametrize(("width", "names"), [("60", 5), ("80", 7), ("120", 8), ("", 8)])
@@ -250,4 +284,4 @@ def test_the_columns_of_epochs_fit(width: str, names: int, monkeypatch: pytest.M
     lines = stream.getvalue().splitlines()
     assert max(map(len, lines)) <= int(width or 103)
     assert len(lines[0].replace("to the target", "target").split()) == names
-    assert [line.split()[0] for line in lines[1:] if not line.startswith("       ")] == ["1", "2", "3", "3", "4"]
+    assert [line.split()[0] for line in lines[1:] if not line.startswith(" " * 6)] == ["1", "2", "3", "3", "4"]

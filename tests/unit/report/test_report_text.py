@@ -130,6 +130,9 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
                 " no training was finished."
             ),
         ),
+        ("output-missing", "MISSING: model.pt, metrics.json: listed under outputs in the job file, and not there"),
+        ("output-missing", "The files of its node are kept; outputs are paths in this folder: /home/work/run/workdir"),
+        ("output-missing", "chosen; an output is missing"),
         ("all-failed", "Every trial failed (4 of 4)"),
         ("interrupted", "Continue with: mlcd resume resnet-cifar10-7f3a9c"),
         ("overran", "Search and training together broke the limit: $90.94 over the budget."),

@@ -50,12 +50,12 @@ def plus(text: str) -> TrainSpec:
 
 def test_the_template_is_a_valid_job_file() -> None:
     spec = parse(template())
-    assert spec.name == "resnet-cifar10"
-    assert spec.goal == Goal(minimize=Objective.TIME, budget=Usd.of(100))
+    assert spec.name == "resnet-imagenet"
+    assert spec.goal == Goal(minimize=Objective.TIME, budget=Usd.of(500))
     assert spec.resources.infra == "sim/aws"
-    assert spec.resources.instance_type == ("c5.*", "c5n.4xlarge", "p2.x*", "p3.2x*")
-    assert spec.num_nodes == NodeCounts(default=tuple(range(1, 51)), by_glob=(("c*", tuple(range(1, 101))),))
-    assert spec.job == Work(model="resnet152", samples=50000, epochs=90, batch=512, topology="ring")
+    assert spec.resources.instance_type == ("c7i.*", "g5.xlarge", "g6.xlarge", "g6e.xlarge", "p4d.24xlarge")
+    assert spec.num_nodes == NodeCounts(default=tuple(range(1, 33)), by_glob=(("c*", tuple(range(1, 65))),))
+    assert spec.job == Work(model="resnet152", samples=1281167, epochs=90, batch=1024, topology="ring")
     assert spec.search.trial.over(TrialPolicy()) == TrialPolicy()
     assert spec.run == "python train.py"
     assert spec.source == template()
@@ -240,7 +240,7 @@ BAD_FIELDS = [
     ("outputs: [a, a]", "outputs[1]", "given twice"),
     ("checkpoints: yes", "checkpoints", "did you mean 'true'"),
     ("resources: {prices: {small: 0}}", "resources.prices.small", "more than $0"),
-    ("resources: {accelerators: V100}", "resources.accelerators", "not supported yet; choose types"),
+    ("resources: {cpus: 8}", "resources.cpus", "not supported yet; choose types"),
     ("resources: {ports: 80}", "resources.ports", "not supported yet"),
     # shapes
     ("job: 5", "job", "must be a mapping"),

@@ -149,7 +149,7 @@ def prices(configs: tuple[Config, ...]) -> Floats:
     The GPU's price is that of its instance less the instance's cores. A slice of 2.4 GiB at full power costs its share
     of the GPU's memory; a smaller or weaker one is priced half by memory and half by power.
     """
-    by_name = {i.name: i for i in load_catalog().instances if i.cloud == "aws"}
+    by_name = {i.name: i for i in load_catalog(refreshed=False).instances if i.cloud == "aws"}
     core = by_name[CORE_PRICED_BY].usd_per_hour.dollars / by_name[CORE_PRICED_BY].vcpus
 
     def slice_usd(instance: Instance, memory: float, power: float) -> float:

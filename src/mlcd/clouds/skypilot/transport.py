@@ -41,14 +41,13 @@ def end_filters() -> list[str]:
 
 def result_filters(outputs: Sequence[str] | None) -> list[str]:
     """Filters for what is fetched at the end: `outputs` of the working folder, or all of it."""
-    if outputs is None:
-        return [*(f"--exclude={name}" for name in NOT_FETCHED), "--include=/workdir/***", "--exclude=*"]
-    return path_filters([f"workdir/{name}" for name in outputs])
+    return path_filters(["workdir"] if outputs is None else [f"workdir/{name}" for name in outputs])
 
 
 def path_filters(paths: Sequence[str]) -> list[str]:
-    """Filters for these paths of the lease's folder, with everything below them."""
-    return [*_including([f"/{path.strip('/')}" for path in paths]), "--exclude=*"]
+    """Filters for these paths of the lease's folder, with everything below; of the whole `workdir` not NOT_FETCHED."""
+    skipped = [f"--exclude={name}" for name in NOT_FETCHED] if "workdir" in paths else []
+    return [*skipped, *_including([f"/{path.strip('/')}" for path in paths]), "--exclude=*"]
 
 
 def _including(patterns: Sequence[str]) -> Iterator[str]:

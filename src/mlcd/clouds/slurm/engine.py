@@ -32,6 +32,9 @@ trials measure what the network allows."""
 OBSERVED_SECONDS = 3.0
 """For how long heartbeats are observed whose age says nothing: a running mlcd changes them every second."""
 
+ANSWER_SECONDS = 10.0
+"""How long `missing` waits for the controller."""
+
 COMMANDS = ("sinfo", "sbatch", "squeue", "scancel", "scontrol")
 
 _NO_CAPACITY = (
@@ -185,9 +188,16 @@ class Slurm:
             return
 
 
-def missing() -> tuple[str, ...]:
-    """Slurm's commands that are not on PATH; empty where there may be a cluster."""
-    return tuple(name for name in COMMANDS if shutil.which(name) is None)
+def missing() -> str:
+    """Why there is no cluster: commands that are not on PATH, or what Slurm says; "" where its controller answers."""
+    lacking = [name for name in COMMANDS if shutil.which(name) is None]
+    if lacking:
+        return f"not on PATH: {', '.join(lacking)}; run mlcd where you submit jobs to a cluster"
+    try:
+        ask("squeue", "--noheader", f"--user={os.getuid()}", seconds=ANSWER_SECONDS)
+    except ProviderError as error:
+        return str(error)
+    return ""
 
 
 def _no_such(name: str, found: Mapping[str, Partition]) -> str:

@@ -1,0 +1,5 @@
+"""`python -m mlcd` is the `mlcd` program."""
+
+from mlcd.cli.main import main
+
+main()

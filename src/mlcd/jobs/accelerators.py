@@ -1,0 +1,31 @@
+"""`resources.accelerators`: only the types that have them."""
+
+from collections.abc import Iterable, Sequence
+
+from mlcd.catalog import Instance, accelerators_of, nearest_accelerator
+from mlcd.spec import TrainSpec
+
+FIELD = "resources.accelerators"
+
+
+def with_accelerators(spec: TrainSpec, instances: Iterable[Instance]) -> tuple[Instance, ...]:
+    """The types that have one of the job's accelerators; all of them if it names none."""
+    wanted = spec.resources.accelerators
+    return tuple(i for i in instances if not wanted or any(accelerator.fits(i) for accelerator in wanted))
+
+
+def check_accelerators(spec: TrainSpec, instances: Sequence[Instance]) -> None:
+    """Raises SpecError for an accelerator that none of the types, which the job may choose from otherwise, has."""
+    for position, accelerator in enumerate(spec.resources.accelerators):
+        if any(accelerator.fits(instance) for instance in instances):
+            continue
+        offered = accelerators_of(instances)
+        narrowed = " among resources.instance_type" if spec.resources.instance_type is not None else ""
+        item = f"{FIELD}[{position}]"
+        raise spec.error(
+            item if item in spec.places else FIELD,
+            f"no instance type of {spec.resources.infra}{narrowed} has this accelerator",
+            value=str(accelerator),
+            allowed=", ".join(offered) or f"leave {FIELD} out: no type there has any",
+            nearest=nearest_accelerator(str(accelerator), instances),
+        )

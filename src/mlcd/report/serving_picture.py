@@ -1,0 +1,225 @@
+"""A serving run in a picture: throughput against latency of every load test, the front, the limit and the choice."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mlcd.report.frame import Plane, axes, empty, left_margin, legend, origin_mark
+from mlcd.report.labels import Box, Label, place
+from mlcd.report.svg import SERIES, Drawing
+from mlcd.report.thinning import MOST_LABELS, drawn_text, listed, thinned
+from mlcd.report.ticks import Scale, Tick, fitted_scale, number_ticks
+from mlcd.report.wording import plural, speed_text
+from mlcd.run.run import SearchRun
+from mlcd.space import Config
+from mlcd.trial.trial import Load, Measurement
+from mlcd.units import latency_text
+
+PICTURE = "latency"
+_FAR_LIMIT_FACTOR = 4.0  # a limit this many times beyond all load tests is named but not drawn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """A load test that measured: `milliseconds` at the goal's percentile."""
+
+    name: str
+    number: int
+    config: Config
+    rate: float
+    milliseconds: float
+    load: Load
+
+    @property
+    def curve(self) -> str:
+        """Its colour: the precision where that is chosen, else the batch."""
+        values = self.config.as_dict()
+        return str(values.get("precision", f"batch {values.get('batch', 1)}"))
+
+    @property
+    def title(self) -> str:
+        """What pointing at it shows."""
+        latencies = f"p50 {latency_text(self.load.p50_seconds)}, p95 {latency_text(self.load.p95_seconds)}"
+        return (
+            f"{self.name}: {self.config}\n{speed_text(self.rate)} requests/s\n"
+            f"{latencies}, p99 {latency_text(self.load.p99_seconds)}, {self.load.errors:,} errors"
+        )
+
+
+def serving_picture(record: SearchRun, width: float) -> str:
+    """The SVG. What is up and to the left is better; the shaded area breaks the latency limit."""
+    height = 440.0 if width > 560 else 400.0
+    percentile = record.problem.goal.slo.percentile if record.problem.goal.slo else 99
+    every = _points(record, percentile)
+    front = _front(every)
+    choice = record.serve_findings.choice
+    kept = {point.number for point in (*front, *(p for p in every if choice and p.config == choice.config))}
+    points = thinned(every, keep=lambda point: point.number in kept)
+    drawing = Drawing(
+        key=f"latency-{width:.0f}",
+        width=width,
+        height=height,
+        title=f"Requests per second against p{percentile} latency of the load tests",
+        description=f"{plural(len(every), 'load test')}; {len(front)} on the front: "
+        + listed([f"{p.config} {speed_text(p.rate)}/s {p.milliseconds:.3g} ms" for p in front], separator="; "),
+    )
+    if not points:
+        empty(drawing, width, height, "No load test measured a rate.")
+        return drawing.render()
+    verified = _verified(record, percentile)
+    curves = {name: at for at, name in enumerate(dict.fromkeys(point.curve for point in points))}
+    limit = record.problem.goal.slo.seconds * 1000 if record.problem.goal.slo else None
+    named = f"p{percentile} limit of {limit:g} ms" if limit is not None else ""
+    top = legend(drawing, _items(curves, front, verified, named), width) + 24
+    plane, ticks = _plane([*points, *verified], limit, Box(0, top, width - 16, height - 48))
+    across, up = plane.across, plane.up
+    if limit is not None:
+        _limit(drawing, plane, limit)
+    suffix = " (logarithmic)"
+    below = number_ticks(across, 6 if width > 560 else 4)
+    axes(
+        drawing,
+        plane.plot,
+        across=(across, below, f"p{percentile} latency, ms" + suffix * across.log),
+        up=(up, ticks, "requests per second" + suffix * up.log),
+    )
+    if len(front) > 1:
+        drawing.line(_steps(front, across, up), "front")
+    for point in points:
+        at = curves[point.curve]
+        drawing.mark(at % SERIES, across(point.milliseconds), up(point.rate), f"mark f-{_css(at)}", point.title)
+    chosen = next((point for point in points if choice and point.config == choice.config), None)
+    if chosen:
+        drawing.circle(across(chosen.milliseconds), up(chosen.rate), 10, "ring", chosen.title)
+    for point in verified:
+        x, y = across(point.milliseconds), up(point.rate)
+        if chosen:
+            drawing.line([(across(chosen.milliseconds), up(chosen.rate)), (x, y)], "walk")
+        drawing.circle(x, y, 5, "hollow", point.title)
+    _labels(drawing, plane, points, front, chosen)
+    origin_mark(drawing, record, height, left_out=drawn_text(len(points), len(every), "load tests"))
+    return drawing.render()
+
+
+def _items(
+    curves: Mapping[str, int], front: Sequence[_Point], verified: Sequence[_Point], limit: str
+) -> list[tuple[str, str, int | str]]:
+    """The legend."""
+    items: list[tuple[str, str, int | str]] = [
+        (name, f"mark f-{_css(at)}", at % SERIES) for name, at in curves.items() if at < SERIES
+    ]
+    if len(front) > 1:
+        items.append(("front: none has more at no more latency", "front", "line"))
+    if verified:
+        items.append(("verified, at the promised rate", "hollow", 0))
+    if limit:
+        items.append((limit, "limit", "line"))
+    return items
+
+
+def _plane(shown: Sequence[_Point], limit: float | None, room: Box) -> tuple[Plane, tuple[Tick, ...]]:
+    """The plot and its scales for these points, with the ticks of the left axis."""
+    times = [point.milliseconds for point in shown]
+    if limit is not None and limit < _FAR_LIMIT_FACTOR * max(times):
+        times += [limit, limit * 1.1]
+    up = fitted_scale([point.rate for point in shown], room.bottom, room.top, spread_for_log=50, floor=True)
+    ticks = number_ticks(up, 6)
+    plot = Box(left_margin(ticks), room.top, room.right, room.bottom)
+    across = fitted_scale(times, plot.left, plot.right, spread_for_log=12, floor=True)
+    return Plane(plot=plot, across=across, up=up), ticks
+
+
+def _verified(record: SearchRun, percentile: int) -> list[_Point]:
+    """The choice as its verification held it, if there was one."""
+    choice = record.serve_findings.choice
+    if choice is None or choice.verified_seconds is None:
+        return []
+    return [
+        _Point(
+            name=f"Verified for {choice.verified_seconds:g} s",
+            number=0,
+            config=choice.config,
+            rate=choice.requests_per_second,
+            milliseconds=max(_at(choice.load, percentile), 1e-3),
+            load=choice.load,
+        )
+    ]
+
+
+def _points(record: SearchRun, percentile: int) -> list[_Point]:
+    found = []
+    for step in record.trials:
+        trial = step.trial
+        if isinstance(trial, Measurement) and trial.load is not None:
+            found.append(
+                _Point(
+                    name=f"Load test {step.number}",
+                    number=step.number,
+                    config=trial.config,
+                    rate=trial.samples_per_second,
+                    milliseconds=max(_at(trial.load, percentile), 1e-3),
+                    load=trial.load,
+                )
+            )
+    return found
+
+
+def _at(load: Load, percentile: int) -> float:
+    seconds = {50: load.p50_seconds, 95: load.p95_seconds, 99: load.p99_seconds}[percentile]
+    return seconds * 1000
+
+
+def _front(points: list[_Point]) -> list[_Point]:
+    """Those that no other beats in both, the quickest first."""
+    front: list[_Point] = []
+    for point in sorted(points, key=lambda point: (point.milliseconds, -point.rate)):
+        if not front or point.rate > front[-1].rate:
+            front.append(point)
+    return front
+
+
+def _steps(front: list[_Point], across: Scale, up: Scale) -> list[tuple[float, float]]:
+    places: list[tuple[float, float]] = []
+    for point in front:
+        x, y = across(point.milliseconds), up(point.rate)
+        if places:
+            places.append((x, places[-1][1]))
+        places.append((x, y))
+    return places
+
+
+def _limit(drawing: Drawing, plane: Plane, limit: float) -> None:
+    plot = plane.plot
+    x = min(plot.right, max(plot.left, plane.across(limit)))
+    drawing.rect(Box(x, plot.top, plot.right, plot.bottom), "shade")
+    if x < plot.right:
+        drawing.line([(x, plot.top), (x, plot.bottom)], "limit")
+
+
+def _labels(drawing: Drawing, plane: Plane, points: list[_Point], front: list[_Point], chosen: _Point | None) -> None:
+    """Names of the choice and of the front. Pointing at a mark names it, and the table has all of them."""
+    plot = plane.plot
+    marks, labels = [], []
+    for point in points:
+        x, y = plane.across(point.milliseconds), plane.up(point.rate)
+        marks.append(Box(x - 6, y - 6, x + 6, y + 6))
+    numbers = {point.number for point in front}
+    named = [point for point in points if point is chosen or point.number in numbers]
+    for point in sorted(named, key=lambda point: point is not chosen)[:MOST_LABELS]:
+        short = _short(point.config)
+        x, y = plane.across(point.milliseconds), plane.up(point.rate)
+        text, size, gap = (f"chosen: {short}", 12.5, 14.0) if point is chosen else (short, 11.0, 8.0)
+        labels.append(Label(text=text, x=x, y=y, size=size, gap=gap, must=point is chosen))
+    for placed in place(labels, Box(plot.left + 2, plot.top, plot.right + 10, plot.bottom), marks):
+        css = "halo chosen" if placed.label.size > 12 else "halo"
+        drawing.text(placed.x, placed.y, placed.label.text, css, anchor="middle", size=placed.label.size)
+
+
+def _short(config: Config) -> str:
+    """`batch 4, 2 x 1`: the batch, replicas and threads; the colour has the precision."""
+    values = config.as_dict()
+    shape = f", {values['replicas']} x {values['threads']}" if {"replicas", "threads"} <= values.keys() else ""
+    return f"batch {values['batch']}{shape}" if "batch" in values else str(config)
+
+
+def _css(at: int) -> str:
+    return f"s{at}" if at < SERIES else "other"

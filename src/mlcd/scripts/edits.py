@@ -1,0 +1,46 @@
+"""Edits that several kinds of scripts need."""
+
+import ast
+from collections.abc import Iterable, Sequence
+from pathlib import PurePosixPath
+
+from mlcd.scripts.reading import Source, text_constant
+from mlcd.scripts.script import Edit
+
+
+def import_edit(source: Source, modules: Sequence[str]) -> Edit:
+    """The line that imports mlcd, after the last import at the top level."""
+    imports = [node for node in source.tree.body if isinstance(node, ast.Import | ast.ImportFrom)]
+    first = source.tree.body[0] if source.tree.body else None
+    is_docstring = isinstance(first, ast.Expr) and text_constant(first.value) is not None
+    last = imports[-1] if imports else first if is_docstring else None
+    line = 1 if last is None else (last.end_lineno or last.lineno) + 1
+    return Edit(line=line, last=line - 1, new=tuple(f"import {module}" for module in modules), why="mlcd itself")
+
+
+def with_inserted(edits: Iterable[Edit]) -> tuple[Edit, ...]:
+    """The edits in order; those that insert at one place are joined, so that their order is kept."""
+    joined: dict[tuple[int, int], Edit] = {}
+    for edit in edits:
+        key = edit.line, edit.last
+        before = joined.get(key)
+        if before is None:
+            joined[key] = edit
+        elif edit.last < edit.line:
+            joined[key] = Edit(line=edit.line, last=edit.last, new=(*before.new, *edit.new), why=before.why)
+    return tuple(sorted(joined.values(), key=lambda edit: (edit.line, edit.last)))
+
+
+def saved_files(source: Source) -> tuple[str, ...]:
+    """Names of files that are given to `save` and its like as text, relative ones only."""
+    found: dict[str, None] = {}
+    for call in source.calls("save", "save_model", "save_pretrained", "save_weights", "save_checkpoint"):
+        for arg in call.args:
+            name = text_constant(arg)
+            if name and not name.startswith("~") and _is_inside(PurePosixPath(name)):
+                found[name] = None
+    return tuple(found)
+
+
+def _is_inside(path: PurePosixPath) -> bool:
+    return not path.is_absolute() and ".." not in path.parts and len(path.parts) > 0

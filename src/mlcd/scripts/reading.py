@@ -1,0 +1,140 @@
+"""Facts of a Python script, from its syntax tree."""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+KNOWN_SIZES = {
+    "MNIST": 60_000,
+    "FashionMNIST": 60_000,
+    "KMNIST": 60_000,
+    "CIFAR10": 50_000,
+    "CIFAR100": 50_000,
+    "SVHN": 73_257,
+    "ImageNet": 1_281_167,
+    "STL10": 5_000,
+}
+"""Training samples of torchvision's datasets, by class (the datasets' own pages, 2026-08)."""
+MADE = ("randn", "rand", "zeros", "ones", "randint")
+"""Functions of PyTorch and NumPy whose first argument is the number of samples."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A script's text and tree."""
+
+    text: str
+    tree: ast.Module = field(repr=False)
+
+    @cached_property
+    def lines(self) -> list[str]:
+        """Its lines, without ends."""
+        return self.text.splitlines()
+
+    @cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Every node, parents first."""
+        return list(ast.walk(self.tree))
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """The node around each node."""
+        return {child: node for node in self.nodes for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def imported(self) -> frozenset[str]:
+        """The top-level packages that it imports anywhere."""
+        found = set()
+        for node in self.nodes:
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+        return frozenset(found)
+
+    def calls(self, *names: str) -> Iterator[ast.Call]:
+        """Calls of functions with one of these last names: `DataLoader(...)`, `data.DataLoader(...)`."""
+        return (node for node in self.nodes if isinstance(node, ast.Call) and last_name(node.func) in names)
+
+    def around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The nodes around a node, innermost first."""
+        while (found := self.parents.get(node)) is not None:
+            yield found
+            node = found
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The statement that a node is in."""
+        return next(each for each in (node, *self.around(node)) if isinstance(each, ast.stmt))
+
+    def segment(self, node: ast.AST) -> str:
+        """The text of a node."""
+        return ast.get_source_segment(self.text, node) or ast.unparse(node)
+
+    def indent(self, statement: ast.stmt) -> str:
+        """The white space before a statement."""
+        line = self.lines[statement.lineno - 1]
+        return line[: len(line) - len(line.lstrip())]
+
+    def assigned(self, name: str) -> ast.expr | None:
+        """The value of the first assignment to a name."""
+        for node in self.nodes:
+            if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == name for t in node.targets):
+                return node.value
+        return None
+
+    def number(self, node: ast.expr | None, depth: int = 0) -> int | None:
+        """The whole number that an expression plainly is: a constant, a name of one, an argument's default."""
+        if node is None or depth > 4:
+            return None
+        if isinstance(node, ast.Constant):
+            return node.value if type(node.value) is int and node.value > 0 else None
+        if isinstance(node, ast.Name):
+            return self.number(self.assigned(node.id), depth + 1)
+        if isinstance(node, ast.Attribute):
+            return self._argument_default(node.attr)
+        if isinstance(node, ast.Call) and last_name(node.func) == "share_of_batch" and node.args:
+            return self.number(node.args[0], depth + 1)
+        return None
+
+    def _argument_default(self, name: str) -> int | None:
+        """The default of argparse's option for `options.NAME`."""
+        for call in self.calls("add_argument"):
+            options = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
+            if name in {option.lstrip("-").replace("-", "_") for option in options}:
+                return self.number(keyword(call, "default"))
+        return None
+
+    def size(self, node: ast.expr | None, depth: int = 0) -> int | None:
+        """The number of samples of a dataset, where the text says it."""
+        if node is None or depth > 4:
+            return None
+        if isinstance(node, ast.Name):
+            return self.size(self.assigned(node.id), depth + 1)
+        if isinstance(node, ast.Call):
+            name = last_name(node.func)
+            if name in KNOWN_SIZES:
+                return KNOWN_SIZES[name]
+            if name in MADE and node.args:
+                first = node.args[0]
+                return self.number(first.elts[0] if isinstance(first, ast.Tuple) and first.elts else first)
+            inner = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else None
+            return self.size(inner, depth + 1)
+        return None
+
+
+def last_name(node: ast.expr) -> str:
+    """`c` of `a.b.c`; "" for what is no name."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def keyword(call: ast.Call, name: str) -> ast.expr | None:
+    """The value of a keyword argument."""
+    return next((each.value for each in call.keywords if each.arg == name), None)
+
+
+def text_constant(node: ast.expr | None) -> str | None:
+    """The text that an expression is, if it is a constant."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None

@@ -1,0 +1,74 @@
+"""What was found in a training script, and the changes that make it a job of mlcd."""
+
+from dataclasses import dataclass
+from difflib import unified_diff
+from enum import StrEnum
+from pathlib import Path
+
+
+class Framework(StrEnum):
+    """The library whose loop trains; also the name of the template for it."""
+
+    PYTORCH = "pytorch"
+    HUGGING_FACE = "huggingface"
+    LIGHTNING = "lightning"
+    TENSORFLOW = "tensorflow"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Edit:
+    """One change: lines `line` to `last` (from 1) become `new`; last = line - 1 inserts before `line`.
+
+    why  in a few words, for people
+    """
+
+    line: int
+    last: int
+    new: tuple[str, ...]
+    why: str
+
+    def __post_init__(self) -> None:
+        if self.line < 1 or self.last < self.line - 1:
+            raise ValueError("an edit replaces the lines from `line` to `last`")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingScript:
+    """A script that trains, and what could be read from it.
+
+    line     where its loop, or the call that trains, begins
+    edits    changes that it needs; () if it reports to mlcd already
+    notes    what could not be changed, or should be looked at
+    batch, epochs, samples  None where the script does not say them plainly
+    outputs  files it saves, as far as their names are in the text
+    is_ready whether it reports to mlcd already
+    """
+
+    path: Path
+    source: str
+    framework: Framework
+    line: int
+    edits: tuple[Edit, ...] = ()
+    notes: tuple[str, ...] = ()
+    batch: int | None = None
+    epochs: int | None = None
+    samples: int | None = None
+    outputs: tuple[str, ...] = ()
+    is_ready: bool = False
+    keeps_work: bool = False
+    several_nodes: bool = False
+
+    @property
+    def edited(self) -> str:
+        """The script with all changes made."""
+        lines = self.source.splitlines()
+        for edit in sorted(self.edits, key=lambda edit: (edit.line, edit.last), reverse=True):
+            lines[edit.line - 1 : edit.last] = edit.new
+        return "\n".join(lines) + "\n"
+
+    def diff(self) -> str:
+        """The changes as a unified diff; "" for none."""
+        before, after = self.source.splitlines(keepends=True), self.edited.splitlines(keepends=True)
+        if before and not before[-1].endswith("\n"):
+            before[-1] += "\n"
+        return "".join(unified_diff(before, after, str(self.path), str(self.path), n=1))

@@ -1,0 +1,5 @@
+"""`--track`: a run told to MLflow or Weights & Biases, by a process of its own that cannot hurt the run."""
+
+from mlcd.track.reporting import TRACKERS, tracked
+
+__all__ = ["TRACKERS", "tracked"]

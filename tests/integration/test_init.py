@@ -1,0 +1,164 @@
+"""`mlcd init`: every template is a job that mlcd takes, and a script gets its lines."""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tiny_onnx import write_mlp
+from tests.unit.scripts.test_scripts import HUGGING_FACE, PLAIN
+
+from mlcd.cli.main import run
+from mlcd.clouds.slurm.engine import COMMANDS
+from mlcd.spec import TEMPLATES, read_train, template
+
+SINFO = "gpu|up|g0|64|512000|idle|1-8|2-00:00:00|gpu:a100:4\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MLCD_CATALOG", raising=False)
+    return tmp_path
+
+
+class Mlcd:
+    """Runs a command in this process."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *args: str, code: int = 0) -> str:
+        assert run(args) == code, self._capsys.readouterr()
+        out, err = self._capsys.readouterr()
+        return str(out if code == 0 else err)
+
+    def json(self, *args: str) -> Any:
+        return json.loads(self(*args, "-o", "json"))
+
+
+@pytest.fixture
+def mlcd(capsys: pytest.CaptureFixture[str], folder: Path) -> Mlcd:
+    return Mlcd(capsys)
+
+
+def program(folder: Path, name: str, text: str = "exit 1") -> None:
+    (folder / "bin").mkdir(exist_ok=True)
+    (folder / "bin" / name).write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "bin" / name).chmod(0o755)
+
+
+def with_skypilot(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    package = folder / "sky" / "lib" / "python3.11" / "site-packages" / "sky"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    patch.setenv("MLCD_SKY_PYTHON", str(folder / "sky" / "bin" / "python"))
+    patch.setenv("AWS_ACCESS_KEY_ID", "x")
+    for name in ("rsync", "ssh"):
+        program(folder, name)
+    patch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
+
+
+def for_kubernetes(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    """The catalog that the template's own comment shows."""
+    with_skypilot(folder, patch)
+    (folder / ".kube").mkdir()
+    (folder / ".kube" / "config").touch()
+    patch.setenv("HOME", str(folder))
+    lines = re.findall(r"^#   (.*,.*)$", template(kind="kubernetes"), re.M)
+    (folder / "pods.csv").write_text("\n".join(lines) + "\n")
+    patch.setenv("MLCD_CATALOG", str(folder / "pods.csv"))
+
+
+def with_slurm(folder: Path, patch: pytest.MonkeyPatch) -> None:
+    for name in COMMANDS:
+        program(folder, name, f"cat <<'EOF'\n{SINFO}EOF" if name == "sinfo" else "exit 0")
+    patch.setenv("PATH", f"{folder / 'bin'}:/usr/bin:/bin")
+
+
+NEEDS: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
+    "aws": with_skypilot,
+    "kubernetes": for_kubernetes,
+    "slurm": with_slurm,
+    "serve": lambda folder, _: write_mlp(folder / "my.onnx"),
+}
+
+
+@pytest.mark.parametrize("kind", TEMPLATES)
+def test_every_template_passes_a_dry_run(mlcd: Mlcd, folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if kind == "serve":
+        pytest.importorskip("onnx", reason="mlcd serve needs the extra [serve]")
+    if kind in NEEDS:
+        NEEDS[kind](folder, monkeypatch)
+    said = mlcd("init", "-t", kind)
+    assert "Wrote job.yaml" in said
+    command = TEMPLATES[kind].command
+    assert f"mlcd {command} job.yaml" in said
+    looked = mlcd.json(command, "job.yaml", "--dry-run")
+    assert looked["name"] == TEMPLATES[kind].name
+    assert not (folder / "home" / "work").exists()
+
+
+def test_the_list_names_every_template(mlcd: Mlcd, folder: Path) -> None:
+    said = mlcd("init", "--list")
+    assert all(kind in said for kind in TEMPLATES)
+    assert [each["name"] for each in mlcd.json("init", "--list")["templates"]] == list(TEMPLATES)
+    assert not (folder / "job.yaml").exists()
+
+
+def test_an_own_script_is_found_shown_and_edited(mlcd: Mlcd, folder: Path) -> None:
+    (folder / "train.py").write_text(PLAIN)
+    assert "train.py trains with pytorch" in mlcd("init", "look.yaml")
+    said = mlcd("init", "-t", "pytorch")
+    assert "train.py:10" in said
+    assert "+    for a, b in mlcd.steps(loader):" in said
+    assert (folder / "train.py").read_text() == PLAIN
+    spec = read_train("job.yaml")
+    assert (spec.run, spec.job.samples, spec.job.epochs, spec.job.batch) == ("python train.py", 1000, 3, 16)
+    assert spec.checkpoints
+    assert spec.outputs == ("model.pt",)
+    assert "CHANGE THIS" not in (folder / "job.yaml").read_text()
+
+    made = mlcd.json("init", "-t", "pytorch", "--edit", "--force")
+    assert made["script"]["edited"] is True
+    assert made["script"]["line"] == 10
+    assert (folder / "train.py.orig").read_text() == PLAIN
+    assert "mlcd.steps(loader)" in (folder / "train.py").read_text()
+    assert "It reports to mlcd already" in mlcd("init", "-t", "pytorch", "--force")
+
+
+def test_a_script_alone_names_its_template(mlcd: Mlcd, folder: Path) -> None:
+    (folder / "tune.py").write_text(HUGGING_FACE)
+    made = mlcd.json("init", "--script", "tune.py")
+    assert made["template"] == "huggingface"
+    spec = read_train("job.yaml")
+    assert (spec.run, spec.job.batch, spec.outputs) == ("python tune.py", 8, ("model",))
+    mlcd("init", "aws.yaml", "-t", "aws")
+    assert read_train("aws.yaml").run == "python tune.py"
+
+
+def test_without_a_script_the_template_says_what_to_change(mlcd: Mlcd, folder: Path) -> None:
+    said = mlcd("init", "-t", "pytorch")
+    assert "No script with a training loop was found" in said
+    assert "job.samples" in said
+    assert (folder / "job.yaml").read_text().count("CHANGE THIS") == 2
+
+
+@pytest.mark.parametrize(
+    ("args", "says"),
+    [
+        (("-t", "pytorc"), "--template: unknown template (got 'pytorc'); allowed: simulated"),
+        (("-t", "pytorc"), "did you mean 'pytorch'?"),
+        (("-t", "serve", "--edit"), "--edit: the template serve runs no script"),
+        (("--edit",), "--edit: the template simulated runs no script"),
+        (("--script", "nothing.py"), "nothing.py"),
+        (("-t", "lightning", "--script", "train.py"), "trains with pytorch (line 10), not with lightning"),
+    ],
+)
+def test_a_wrong_option_is_named_with_the_fix(mlcd: Mlcd, folder: Path, args: tuple[str, ...], says: str) -> None:
+    (folder / "train.py").write_text(PLAIN)
+    assert says in mlcd("init", *args, code=2)
+    assert not (folder / "job.yaml").exists()
