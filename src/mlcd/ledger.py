@@ -18,6 +18,7 @@ from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History
+from mlcd.trial.watched import watched, within
 from mlcd.units import MOST_USD, ZERO, Usd, format_seconds
 
 
@@ -117,9 +118,16 @@ class Ledger:
         return self._bare_left().fits(plan)
 
     def authorise_run(self, plan: Plan) -> Authorisation | Refusal:
-        """Authorisation for the training or verification, or a refusal. If guarded, its upper bound is the limit."""
-        if not self._bare_left().fits(plan):
-            return Refusal(choice=plan.config, reason="its upper bound exceeds the remaining budget or time")
+        """Authorisation for the training or verification, or a refusal. If guarded, its upper bound is the limit.
+
+        A training that is watched (mlcd.trial.watched) may take what remains.
+        """
+        bare = self._bare_left()
+        if not bare.fits(plan):
+            others = watched(self.problem, self.history, bare)
+            if self.training is not None or all(each.plan.config != plan.config for each in others):
+                return Refusal(choice=plan.config, reason="its upper bound exceeds the remaining budget or time")
+            plan = within(plan, bare)
         if self.spent + self.committed + plan.worst_usd > MOST_USD:
             return Refusal(choice=plan.config, reason=f"with it the run might spend more than {MOST_USD}")
         return Authorisation(choice=plan.config, attempt=1, usd=plan.worst_usd, seconds=plan.worst_seconds)

@@ -27,6 +27,7 @@ from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History, Measurement, Suggestion
+from mlcd.trial.watched import best_watched
 from mlcd.units import MOST_SECONDS, ZERO, format_seconds
 
 MODEL_TRIALS = 100
@@ -103,16 +104,25 @@ class SearchDecider:
         return self._authorised(ledger, *self._wanted(ledger, room))
 
     def choice(self, run: SearchRun, elapsed_seconds: float) -> Plan | None:
-        """What would be chosen if the search ended now. If the limits are kept: measured, and certain to fit."""
+        """What would be chosen if the search ended now. If the limits are kept: measured, and certain to fit.
+
+        Or expected to fit, where the training is watched (mlcd.trial.watched).
+        """
         account = self.accounts.at(run, elapsed_seconds)
         ledger = account.ledger
         if run.final is not None:
             return plan_taken(run.final)
         if run.attempts:  # the training has begun
             return account.training or place_beside(account)
-        plan = self.strategy.recommend(ledger.problem, ledger.history, ledger.remaining())
-        if plan is None or not ledger.guarded:
+        remaining = ledger.remaining()
+        plan = self.strategy.recommend(ledger.problem, ledger.history, remaining)
+        if not ledger.guarded:
             return plan
+        better = best_watched(ledger.problem, ledger.history, remaining, plan)
+        if better is not None:
+            return better.plan
+        if plan is None:
+            return None
         measured = {trial.config for trial in ledger.history.measured}
         if plan.config not in measured or isinstance(ledger.authorise_run(plan), Refusal):
             return None
