@@ -37,7 +37,8 @@ def test_a_picture_that_is_missing_or_differs_is_stale(tmp_path: Path) -> None:
 
 
 def test_every_mark_belongs_to_a_record(parts: dict[Path, dict[str, str]]) -> None:
-    for page in (pages.ROOT / "README.md", *DOCS.rglob("*.md")):
+    notes = pages.ROOT / "benchmarks" / "notes"
+    for page in (pages.ROOT / "README.md", *DOCS.rglob("*.md"), *notes.glob("*.md")):
         names = re.findall(r"<!-- begin: (.*?) -->", page.read_text(encoding="utf-8"))
         assert {name for name in names if not name.startswith(BY_DOCS_SCRIPT)} == set(parts.get(page, {})), page
 
