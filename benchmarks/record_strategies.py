@@ -63,8 +63,8 @@ SLOW = {"heterbo:paper": 5, "arrow": 3, "paris": 1}
 """Fewer than 10 seeds where one takes minutes of a core: 840 runs of 0.1, 0.2 and 0.5 s."""
 RIVALS = ("heterbo", "heterbo:paper", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", "random",
           "lynceus", "ernest", "arrow", "paris")  # fmt: skip
-ABLATIONS = ("auto:mixture=off", "auto:level=off", "auto:order=net", "auto:scarcity=0,first-scarcity=0",
-             "auto:first-unit=goal")  # fmt: skip
+ABLATIONS = ("auto:watched=off", "auto:mixture=off", "auto:level=off", "auto:order=net",
+             "auto:scarcity=0,first-scarcity=0")  # fmt: skip
 ENTRANTS = (
     Entrant(strategy="auto", work=Work.THROWN, seeds=10),
     *(Entrant(strategy=name, work=Work.THROWN, seeds=SLOW.get(name, 10)) for name in RIVALS),
