@@ -86,8 +86,8 @@ def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore, s
     Raises StoreError, ProviderError, BadInput, and Interrupted on Ctrl-C.
     """
     if search_only and isinstance(prepared.problem, Problem) and prepared.problem.beside:
-        # Nothing is trained yet: the trials are all that runs.
-        prepared = replace(prepared, problem=replace(prepared.problem, beside=False))
+        # Nothing runs beside the trials, so that they are parts of the training.
+        prepared = replace(prepared, problem=replace(prepared.problem, beside=False, keeps_work=True))
     with ExitStack() as leaving:
         performer = prepared.connect(
             prepared.problem, leaving
