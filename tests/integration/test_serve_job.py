@@ -137,7 +137,7 @@ def test_nothing_is_left_when_mlcd_and_keeper_are_killed_at_once(
         ((lease,), _) = LeaseRecords(home).all()
         for pid in (lease.agents[0].pid, run.pid):
             os.kill(pid, signal.SIGKILL)
-    assert mlcd(["down", "--on", "local", "-o", "json"]) == 0
+    assert mlcd(["down", "--on", "local", "-y", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["unproved"] == []
     assert left_running(home) == []
     assert LeaseRecords(home).all() == ([], {})
