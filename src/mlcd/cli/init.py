@@ -21,10 +21,11 @@ OF_SCRIPTS = ("pytorch", "huggingface", "lightning", "tensorflow", "aws", "slurm
 
 @click.command(
     epilog=examples(
-        "mlcd init                          a simulated job, to look around",
-        "mlcd init -t pytorch               your own PyTorch script, on this machine",
-        "mlcd init -t huggingface --edit    Hugging Face's Trainer; adds the lines",
-        "mlcd init -t aws --script fit.py   your script on AWS",
+        "mlcd init",
+        "mlcd init --list",
+        "mlcd init -t pytorch",
+        "mlcd init -t huggingface --edit",
+        "mlcd init big.yaml -t aws --script train.py",
     )
 )
 @click.argument("file", type=FilePath(), default=Path("job.yaml"))
