@@ -429,6 +429,7 @@ BAD: dict[str, Bad] = {
     "unknown global option": Bad(("--verbsion",), 2, ("--verbsion", "did you mean '--version'")),
     "missing argument": Bad(("train",), 2, ("missing argument", "`mlcd train --help`")),
     "extra argument": Bad(("show", "a", "all"), 2, ("unexpected extra argument", "all")),
+    "unknown subcommand": Bad(("runs", "all"), 2, ("no such command", "all", "mlcd runs --help")),
     "option without value": Bad(("train", "job.yaml", "--budget"), 2, ("--budget", "requires an argument")),
     "unknown output": Bad(("runs", "-o", "xml"), 2, ("'xml'", "json")),
     "seed not a number": Bad(("train", "job.yaml", "--seed", "lucky"), 2, ("--seed", "'lucky'")),
