@@ -174,7 +174,7 @@ def test_a_daemon_without_an_environment_is_found_when_mlcd_and_agents_are_kille
         for pid in (*toy.agents(lease), run.process.pid):
             os.kill(pid, signal.SIGKILL)
     (daemon,) = daemons()
-    down = toy.run("down", "--on", "local")
+    down = toy.run("down", "--on", "local", "-y")
     if groups:
         assert down.wait() == 0, down.said
         assert daemons() == []
