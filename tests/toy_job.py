@@ -298,7 +298,7 @@ class Toy:
 
     def has_progressed(self, lease: Path) -> bool:
         """Whether the lease's job has reported progress of its own."""
-        return self.samples(lease) > json.loads((lease / "job.json").read_text())["base_samples"]
+        return self.samples(lease) > float(json.loads((lease / "job.json").read_text())["base_samples"])
 
     def until(self, started: "Started | None", condition: Callable[[], bool]) -> None:
         """Wait until the condition holds. Raises AssertionError when mlcd ends before, or on timeout."""
