@@ -21,8 +21,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
 ]
 SEARCH = "noise: 0.02, assurance: 0.99, strategy: exhaustive, work: beside, restart_minutes: 0.05"
-
-
 LONG_TRIAL = "minutes: 0.1, extension: 3, watchdog_minutes: 0.5, precision: 0.5, retries: 2"
 
 
