@@ -337,7 +337,7 @@ def test_a_real_trial_in_flight_is_charged_as_lost_and_tried_again(dies: bool, t
     lost = record.trials[1].trial
     seconds = 123.4 if dies else 0.0
     assert isinstance(lost, Failure)
-    assert (lost.kind, lost.config, lost.attempt) == (FailureKind.LOST, config, 1)
+    assert (lost.kind, lost.config, lost.attempt) == (FailureKind.LOST if dies else FailureKind.STOPPED, config, 1)
     assert lost.seconds == pytest.approx(seconds)
     assert lost.usd == problem.price(config).for_seconds(lost.seconds)
     again = record.trials[2].trial

@@ -176,8 +176,8 @@ def differences(old: Any, new: Any, at: str = "") -> Iterator[str]:
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for place, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from differences(before, after, f"{at}[{place}]")
-    elif MENDED.fullmatch(at):
-        if new < old:  # less is promised than was measured
+    elif MENDED.fullmatch(at) and old is not None:
+        if new is None or new < old:  # less is promised than was measured
             yield f"{at}: {old!r} became {new!r}"
     elif isinstance(old, float) and isinstance(new, int | float):
         if not math.isclose(old, new, rel_tol=1e-6, abs_tol=1e-9):  # intervals are fitted: another BLAS, other digits

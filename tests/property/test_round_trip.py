@@ -117,7 +117,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "precision": st.floats(0.01, 0.99),
         "retries": amounts,
     },
-    Workers: {"count": counts, "memory_gib": positive},
+    Workers: {"count": counts, "memory_gib": positive, "tflops": positive},
 }
 """Fields that may not have every value of their type."""
 
@@ -361,7 +361,7 @@ def test_a_knob_value_is_finite() -> None:
 def test_a_run_round_trips_through_the_store(drawn: AnyRun, calls: list[FunctionCall]) -> None:
     steps = tuple(_stored(replace(step, number=number)) for number, step in enumerate(drawn.steps, start=1))
     findings = drawn.findings if drawn.status.is_final else None
-    run: AnyRun = replace(drawn, steps=steps, findings=findings, outputs="")
+    run: AnyRun = replace(drawn, steps=steps, findings=findings, outputs="", log="")
     if isinstance(run.problem, Problem):
         run = replace(run, problem=replace(run.problem, work_known=True))  # otherwise a trial may report it
     with Store(None) as store:

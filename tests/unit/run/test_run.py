@@ -110,7 +110,7 @@ def test_a_step_refuses_what_it_has_not(ask: Callable[[Step], object], given: St
 
 def test_an_attempt_is_begun_again_where_it_was_not_its_own_end() -> None:
     again = {ending for ending in Ending if ending.is_begun_again}
-    assert again == {Ending.LOST, Ending.RESTARTED, Ending.MOVED, Ending.CONTINUED}
+    assert again == {Ending.LOST, Ending.INTERRUPTED, Ending.RESTARTED, Ending.MOVED, Ending.CONTINUED}
     assert [ending for ending in Ending if replace(ATTEMPT, ending=ending).is_done] == [Ending.DONE]
 
 
