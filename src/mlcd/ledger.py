@@ -31,6 +31,7 @@ class Ledger:
     open             trials that are authorised and not yet settled
     guarded          False only for rival strategies on simulated clouds, to show what happens without the guarantee
     training         the rest of the training that runs, or starts, beside the trials; None while there is none
+    seconds_per_usd  see Remaining
     """
 
     problem: Problem
@@ -40,6 +41,7 @@ class Ledger:
     open: tuple[Authorisation, ...] = ()
     guarded: bool = True
     training: Plan | None = None
+    seconds_per_usd: float = 0.0
 
     @property
     def committed(self) -> Usd:
@@ -96,7 +98,7 @@ class Ledger:
             elif reserve is not None:
                 until -= reserve.worst_seconds
             allowed &= np.maximum(problem.worst_trial_seconds, running) <= until
-        return Remaining(usd=bare.usd, seconds=bare.seconds, allowed=allowed, training=self.training)
+        return replace(bare, allowed=allowed, training=self.training, seconds_per_usd=self.seconds_per_usd)
 
     def authorise(self, config: Config) -> Authorisation | Refusal:
         """Authorisation for one more trial of `config` in addition to the open ones, or a refusal with its reason."""

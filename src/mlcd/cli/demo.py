@@ -21,7 +21,7 @@ from mlcd.cli.output import FilePath, output_option, print_run, print_text, prog
 def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     """Watch a whole search, on a simulated cloud.
 
-    Trains ResNet-152 on CIFAR-10 on AWS as fast as $100 allows, search included. Nothing is rented and nothing is paid.
+    Trains ResNet-152 on ImageNet on AWS as fast as $500 allows, search included. Nothing is rented and nothing is paid.
     The job is the one that `mlcd init` writes.
     """
     from mlcd.jobs.prepared import begin
@@ -53,5 +53,5 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     print_run(run, output)
     write_file(out, kind_of(run.kind).html(run))
     print_text("", f"The same as a page with pictures: {out.absolute()}", err=output == "json")
-    click.echo("Your own job: mlcd init, then mlcd train job.yaml", err=True)
+    click.echo("Your own job: mlcd init --list, or mlcd init for this one", err=True)
     ctx.exit(run.status.exit_code)

@@ -180,7 +180,7 @@ def _prices(setting: Setting, k: float) -> Floats:
     if goal.minimize is Objective.COST:
         return usd
     if goal.minimize is Objective.TIME:
-        return np.zeros_like(usd)
+        return usd * setting.remaining.seconds_per_usd
     return k * usd / (2 * max(training.usd.dollars, 1e-9))  # the knee's derivative by money
 
 

@@ -38,7 +38,7 @@ _SEVERAL = {**_SCRIPT, "NODES": "1..4"}
 
 TEMPLATES: Mapping[str, Template] = {
     "simulated": Template(
-        command="train", name="resnet-cifar10", what="a training on a simulated AWS: runs as it is and costs nothing"
+        command="train", name="resnet-imagenet", what="a training on a simulated AWS: runs as it is and costs nothing"
     ),
     "pytorch": Template(command="train", name="my-training", what="your own PyTorch script", fills=_SCRIPT),
     "huggingface": Template(

@@ -167,6 +167,15 @@ def test_beside_a_training_a_trial_takes_no_time_but_money() -> None:
     assert (paid.net < 0).any()
 
 
+def test_beside_a_training_money_that_would_save_time_counts_as_time() -> None:
+    problem = make_problem(work_samples=1e6)
+    setting, model = beside(problem, History((true_trial(problem, D("c5.small", 2)),)), 0.0)
+    free = net_values(setting, model, everything(problem)).net
+    dear = replace(setting, remaining=replace(setting.remaining, seconds_per_usd=100.0))
+    price = problem.planned_trial_seconds * problem.dollars_per_second * 100
+    assert net_values(dear, model, everything(problem)).net == pytest.approx(free - price)
+
+
 def test_beside_a_training_the_gain_is_on_the_work_that_is_left_less_a_restart() -> None:
     problem = make_problem(work_samples=1e6)
     history = History((true_trial(problem, D("c5.small", 2)),))

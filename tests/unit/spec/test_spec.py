@@ -50,12 +50,12 @@ def plus(text: str) -> TrainSpec:
 
 def test_the_template_is_a_valid_job_file() -> None:
     spec = parse(template())
-    assert spec.name == "resnet-cifar10"
-    assert spec.goal == Goal(minimize=Objective.TIME, budget=Usd.of(100))
+    assert spec.name == "resnet-imagenet"
+    assert spec.goal == Goal(minimize=Objective.TIME, budget=Usd.of(500))
     assert spec.resources.infra == "sim/aws"
     assert spec.resources.instance_type == ("c7i.*", "g5.xlarge", "g6.xlarge", "g6e.xlarge", "p4d.24xlarge")
     assert spec.num_nodes == NodeCounts(default=tuple(range(1, 33)), by_glob=(("c*", tuple(range(1, 65))),))
-    assert spec.job == Work(model="resnet152", samples=50000, epochs=90, batch=512, topology="ring")
+    assert spec.job == Work(model="resnet152", samples=1281167, epochs=90, batch=1024, topology="ring")
     assert spec.search.trial.over(TrialPolicy()) == TrialPolicy()
     assert spec.run == "python train.py"
     assert spec.source == template()
