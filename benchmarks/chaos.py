@@ -1,7 +1,8 @@
 """Chaos: real runs that are disturbed at random instants, and checks of what remains.
 
-    python benchmarks/chaos.py --runs 20 -o json            # writes benchmarks/results/chaos.json
+    python benchmarks/chaos.py -o json            # writes benchmarks/results/chaos.json
     python benchmarks/chaos.py --only local:kill-mlcd --seed 3
+    python benchmarks/chaos.py --only minicloud:kill-all:beside --runs 5
 
 Each run searches and trains a job of a few seconds (tests/toy_job.py) and is hit once: in a trial or in the training,
 at an instant drawn from the seed. Where mlcd itself died, the run is resumed. Afterwards no process or resource may
@@ -30,7 +31,7 @@ import pages
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from tests.toy_job import Started, Toy, check_account  # noqa: E402 - found only now
+from tests.toy_job import MAIN, SHARED_CPUS, Started, Toy, check_account  # noqa: E402 - found only now
 
 from mlcd.clouds import processes  # noqa: E402
 from mlcd.clouds.minicloud import missing  # noqa: E402
@@ -46,6 +47,7 @@ PAGE = ROOT / "docs" / "chaos.md"
 BUDGET_USD = 3.0
 DEADLINE_SECONDS = 240.0
 DISK_MIB = 24
+BESIDE = "noise: 0.02, assurance: 0.99, strategy: exhaustive, work: beside, parallel: 2, restart_minutes: 0.05"
 RESUME = ("kill-mlcd", "kill-all", "full-disk")
 """Blows after which mlcd may have died before the run is over."""
 
@@ -54,9 +56,11 @@ PLAN = (
     "minicloud:out-of-memory", "local:kill-agent", "minicloud:full-disk", "local:out-of-memory",
     "minicloud:network-deleted", "local:kill-all", "minicloud:kill-worker", "local:full-disk", "minicloud:hang",
     "local:kill-mlcd", "minicloud:kill-agent", "local:filled-disk", "minicloud:kill-mlcd", "local:kill-worker",
-    "minicloud:kill-all",
+    "minicloud:kill-all", "local:kill-mlcd:beside", "minicloud:kill-mlcd:beside", "local:kill-all:beside",
+    "minicloud:kill-all:beside", "local:kill-worker:beside", "minicloud:kill-agent:beside",
 )  # fmt: skip
-"""The twenty runs: every blow on every cloud where it is possible, the death of mlcd itself most often."""
+"""Every blow on every cloud where it is possible, the death of mlcd itself most often; the last ones while a trial and
+a stretch of the training run beside each other."""
 
 SAYS = {
     "kill-mlcd": r"mlcd ended before the (trial|training) did",
@@ -98,14 +102,21 @@ class Row:
     wrong: list[str]
 
 
-def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
-    """Make one run that is hit once, to its end."""
-    rng = random.Random(f"chaos|{seed}|{number}|{cloud}|{blow}")
+def strike(number: int, cloud: str, blow: str, seed: int, folder: Path, *, beside: bool = False) -> Row:
+    """Make one run that is hit once, to its end.
+
+    beside  whether the training runs beside the trials: those of the first round are two, and then one beside it
+    """
+    rng = random.Random(f"chaos|{seed}|{number}|{cloud}|{blow}{'|beside' if beside else ''}")
     phases = ("start", "trial", "training") if blow == "kill-mlcd" else ("trial", "training")
     phase, instant = rng.choice(phases), round(rng.uniform(0.0, 1.5), 2)
     mini = cloud == "minicloud"
-    toy = Toy(folder, on=cloud)
+    toy = Toy(folder, on=cloud, speeds={1: 800.0, 2: 1000.0, 3: 1100.0})
+    if beside and not mini:
+        toy.program = SHARED_CPUS + MAIN
     job = toy.job_file(
+        search=BESIDE if beside else "noise: 0.02, assurance: 0.99",
+        nodes="[1, 2, 3]" if beside else "[1, 2]",
         samples=26_000 if mini else 16_000,
         types=("m.large",) if mini else ("local.1",),
         usd_per_second="0.01",
@@ -142,7 +153,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path) -> Row:
         number=number,
         seed=seed,
         cloud=cloud,
-        blow=blow,
+        blow=f"{blow}, beside" if beside else blow,
         phase=f"trial {number_hit}" if phase == "trial" else phase,
         instant_seconds=instant,
         exit_codes=codes,
@@ -359,21 +370,22 @@ def possible(cloud: str, blow: str) -> str:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=len(PLAN))
+    parser.add_argument("--runs", type=int, help="all of them, or one of --only, unless given")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", help="CLOUD:BLOW")
+    parser.add_argument("--only", help="CLOUD:BLOW or CLOUD:BLOW:beside")
     parser.add_argument("-o", dest="output", choices=("text", "json"), default="text")
     given = parser.parse_args(arguments)
-    wanted = [given.only] if given.only else [PLAN[i % len(PLAN)] for i in range(given.runs)]
+    runs = given.runs or (1 if given.only else len(PLAN))
+    wanted = [given.only or PLAN[i % len(PLAN)] for i in range(runs)]
     rows, skipped = [], []
     for number, what in enumerate(wanted, start=1):
-        cloud, _, blow = what.partition(":")
+        cloud, blow, *work = what.split(":")
         if reason := possible(cloud, blow):
             skipped.append(f"{what}: {reason}")
             print(f"{number:2} {what}: not possible here: {reason}")
             continue
         with tempfile.TemporaryDirectory(prefix="mlcd-chaos-", ignore_cleanup_errors=True) as folder:
-            row = strike(number, cloud, blow, given.seed, Path(folder))
+            row = strike(number, cloud, blow, given.seed, Path(folder), beside="beside" in work)
         rows.append(row)
         state = "ok" if not row.wrong else "WRONG: " + "; ".join(row.wrong)
         print(

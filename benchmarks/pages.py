@@ -4,13 +4,14 @@
     .venv/bin/python benchmarks/pages.py --check    # exit code 1 where a page does not say what its record says
 
 Each of the scripts below measures, keeps a record in benchmarks/results, and has a function `parts`: what it writes
-into which page. A page keeps its own words around `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
+into which page; some have `pictures`: the files of docs/images that follow from the record. A page keeps its own words
+around `<!-- begin: NAME -->` and `<!-- end: NAME -->`.
 """
 
 import argparse
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 
@@ -18,6 +19,9 @@ ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = (
     "record_strategies",
     "economics",
+    "record_protocols",
+    "peers.run",
+    "suggestions",
     "record_paper",
     "record_scavenger",
     "record_serve",
@@ -58,6 +62,17 @@ def changed(parts: Parts) -> dict[Path, str]:
     return {page: text for page, text in texts.items() if page.read_text(encoding="utf-8") != text}
 
 
+def pictures_of(script: str) -> dict[Path, str]:
+    """The pictures that follow from a script's record; none where it draws none."""
+    draw: Callable[[], dict[Path, str]] = getattr(import_module(script), "pictures", dict)
+    return draw()
+
+
+def stale(pictures: Mapping[Path, str]) -> dict[Path, str]:
+    """The pictures that do not show what their records say, as they should be."""
+    return {path: text for path, text in pictures.items() if not path.exists() or path.read_text("utf-8") != text}
+
+
 def write(parts: Parts) -> None:
     """Write the pages that differ."""
     for page, text in changed(parts).items():
@@ -84,9 +99,12 @@ def main() -> int:
     wrong: list[Path] = []
     for script in SCRIPTS:
         parts = import_module(script).parts()
-        wrong += changed(parts)
+        drawn = stale(pictures_of(script))
+        wrong += [*changed(parts), *drawn]
         if not arguments.check:
             write(parts)
+            for path, text in drawn.items():
+                path.write_text(text, encoding="utf-8")
     if arguments.check:
         for page in wrong:
             print(f"{page.relative_to(ROOT)} does not say what its record says: run benchmarks/pages.py")

@@ -21,7 +21,7 @@ import json
 import random
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import cast
@@ -79,14 +79,19 @@ def sources(tables: Path, unseen: Unseen) -> dict[str, list[Source]]:
     return {bed: [each for each in found if is_unseen(each.name) in keep] for bed, found in beds.items()}
 
 
-def drawn(beds: dict[str, list[Source]], *, count: int, seed: int, work: Work) -> Iterator[Drawn]:
-    """`count` protocols, a quarter on each bed; they depend on the seed and the beds alone."""
+def drawn(
+    beds: dict[str, list[Source]], *, count: int, seed: int, work: Work | Callable[[int], Work]
+) -> Iterator[Drawn]:
+    """`count` protocols, a quarter on each bed; they depend on the seed and the beds alone.
+
+    work  of all of them, or by their numbers
+    """
     names = list(beds)
     for number in range(count):
         rng = random.Random(f"{seed}/{number}")
         bed = names[number % len(names)]
         while True:
-            found = _draw(rng, bed, rng.choice(beds[bed]), work)
+            found = _draw(rng, bed, rng.choice(beds[bed]), work if isinstance(work, Work) else work(number))
             run_seed = rng.randrange(2**31)
             truth, _ = case_of(found[0], found[1], seed=run_seed)
             if len(truth.problem.space) >= LEAST_DEPLOYMENTS:
@@ -133,7 +138,7 @@ def rows_of(
     for each in protocols:
         for goal in goals:
             for text in strategies:
-                row = run_one(
+                found = run_one(
                     each.source,
                     each.protocol,
                     kind=goal,
@@ -142,8 +147,8 @@ def rows_of(
                     parallel=parallel,
                     known=(known or {}).get(each.bed, ()) if learns_from_others(text) else (),
                 )
-                if row is not None:
-                    rows.append((each.number, row))
+                if found is not None:
+                    rows.append((each.number, found.row))
     return rows
 
 

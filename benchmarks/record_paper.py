@@ -22,7 +22,7 @@ from papers.heterbo_figures.figures import FIGURES, as_json, run_figures
 from papers.heterbo_figures.summary import figures, readings, summary
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "paper.md"
+PAGE, SHORT_PAGE = ROOT / "benchmarks" / "notes" / "paper.md", ROOT / "docs" / "paper.md"
 RECORD = ROOT / "benchmarks" / "results" / "paper-figures.json"
 READINGS = ROOT / "benchmarks" / "results" / "paper-readings.json"
 SCRIPT = "benchmarks/papers/heterbo.py"
@@ -55,7 +55,8 @@ def parts() -> dict[Path, dict[str, str]]:
         "readings": readings(json.loads(READINGS.read_text(encoding="utf-8"))),
         "figures": figures(result, SCRIPT),
     }
-    return {PAGE: {name: "\n".join(lines) for name, lines in tables.items()}}
+    texts = {name: "\n".join(lines) for name, lines in tables.items()}
+    return {PAGE: texts, SHORT_PAGE: {"summary": texts["summary"]}}
 
 
 def main() -> None:

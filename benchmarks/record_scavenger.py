@@ -31,7 +31,7 @@ from papers import scavenger
 from papers.scavenger_pictures import PAPER_JOBS
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "scavenger.md"
+PAGE, SHORT_PAGE = ROOT / "benchmarks" / "notes" / "scavenger.md", ROOT / "docs" / "scavenger.md"
 RESULT = ROOT / "benchmarks" / "results" / "scavenger.json"
 DIGITS = RESULT.parent / "scavenger" / "scavenger-partial.json"
 DIGITS_BED = RESULT.parent / "scavenger" / "bed.csv"
@@ -305,12 +305,11 @@ def _firsts(truth: Sequence[Mapping[str, Any]]) -> list[tuple[Mapping[str, Any],
 
 def parts() -> dict[Path, dict[str, str]]:
     """The tables of the page, by their name there."""
+    results = page_text(json.loads(RESULT.read_text(encoding="utf-8")))
+    short = results.partition("\n### ")[0].replace("](#", f"](../benchmarks/notes/{PAGE.name}#")
     return {
-        PAGE: {
-            "results": page_text(json.loads(RESULT.read_text(encoding="utf-8"))),
-            "bed": bed_text(),
-            "digits": digits_text(),
-        }
+        PAGE: {"results": results, "bed": bed_text(), "digits": digits_text()},
+        SHORT_PAGE: {"results": short},
     }
 
 

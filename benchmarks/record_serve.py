@@ -30,7 +30,7 @@ from papers.falcon_evaluations import EVALUATED_MS, STRATEGIES, Setting, as_json
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 IMAGES = ROOT / "docs" / "images"
-PAGE = ROOT / "docs" / "falcon-paper.md"
+PAGE, SHORT_PAGE = ROOT / "benchmarks" / "notes" / "falcon-paper.md", ROOT / "docs" / "falcon-paper.md"
 SLO = {"sim": (30.0, 100.0, 150.0), "ribbon": (10.0, 30.0, 100.0)}
 
 
@@ -159,7 +159,7 @@ def evaluation_text(one: dict[str, Any]) -> str:
 
     note = f"\n\n{one['note']}" if one["note"] else ""
     picture = IMAGES / f"falcon-evaluation-{one['number']}.svg"
-    shown = f"\n\n![{one['title']}](images/{picture.name})" if picture.exists() else ""
+    shown = f"\n\n![{one['title']}](../../docs/images/{picture.name})" if picture.exists() else ""
     rows = [list(one["columns"]), *([cell(value) for value in row] for row in one["rows"])]
     return f"**The paper:** {one['paper']}\n\n{markdown(rows)}{note}{shown}"
 
@@ -176,7 +176,7 @@ def parts() -> dict[Path, dict[str, str]]:
     )
     for one in evaluations["evaluations"]:
         found[f"evaluation-{one['number']}"] = evaluation_text(one)
-    return {PAGE: found}
+    return {PAGE: found, SHORT_PAGE: {"sim": found["sim"]}}
 
 
 def main() -> None:

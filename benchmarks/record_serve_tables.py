@@ -30,7 +30,8 @@ from mlcd.version import __version__
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
-FALCON_PAGE, SERVE_PAGE = ROOT / "docs" / "falcon.md", ROOT / "docs" / "serve.md"
+FALCON_PAGE, SHORT_PAGE = ROOT / "benchmarks" / "notes" / "falcon.md", ROOT / "docs" / "falcon.md"
+SERVE_PAGE = ROOT / "docs" / "serve.md"
 WRONG_PAGE = ROOT / "docs" / "what-we-got-wrong.md"
 BEDS = ("h200", "cpu")
 TRIALS = (1, 3, 6, 15)
@@ -377,7 +378,12 @@ def parts() -> dict[Path, dict[str, str]]:
         made_by = " ".join(f"{bed}: {origin(record[bed])}" for bed in BEDS)
         found[name] = f"{wide_table(record, key, key)}\n\n{made_by}"
     served = f"{results_table(read('cpu'), SERVED)}\n\n{origin(read('cpu'))}"
-    return {FALCON_PAGE: found, SERVE_PAGE: {"served": served}, WRONG_PAGE: {"serving": wrong_claims()}}
+    return {
+        FALCON_PAGE: found,
+        SHORT_PAGE: {"goals": found["goals"].partition("\nAll targets:")[0]},
+        SERVE_PAGE: {"served": served},
+        WRONG_PAGE: {"serving": wrong_claims()},
+    }
 
 
 def wrong_claims() -> str:
@@ -428,7 +434,7 @@ def wrong_claims() -> str:
         [
             "the shapes of operator curves guide the search",
             "",
-            "they decide next to nothing, and [the page says so](falcon.md#what-does-the-work)",
+            "they decide next to nothing, and [the page says so](../benchmarks/notes/falcon.md#what-does-the-work)",
             "nothing used them",
         ],
     ]

@@ -33,7 +33,7 @@ from mlcd.version import __version__
 from papers import siren_ec2, siren_toy
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "siren.md"
+PAGE, SHORT_PAGE = ROOT / "benchmarks" / "notes" / "siren.md", ROOT / "docs" / "siren.md"
 MPC_PAGE, SIREN_PAGE = (ROOT / "docs" / "schedulers" / f"{name}.md" for name in ("mpc", "siren"))
 WRONG_PAGE = ROOT / "docs" / "what-we-got-wrong.md"
 RESULT = ROOT / "benchmarks" / "results" / "serverless.json"
@@ -279,8 +279,11 @@ def page_lines(record: dict[str, Any]) -> list[str]:
 def parts() -> dict[Path, dict[str, str]]:
     """The tables of the page, by their name there."""
     record = json.loads(RESULT.read_text(encoding="utf-8"))
+    results = "\n".join(page_lines(record))
+    first = results.partition("### Unseen laws")[2].partition("\n")[2].partition("\nOver `informed`, by the laws")[0]
     return {
-        PAGE: {"results": "\n".join(page_lines(record)), "findings": findings(record)},
+        PAGE: {"results": results, "findings": findings(record)},
+        SHORT_PAGE: {"results": first},
         MPC_PAGE: {"results": mpc_results(record)},
         SIREN_PAGE: {"results": siren_results(record)},
         WRONG_PAGE: {"serverless": wrong_claims(record)},

@@ -1,7 +1,7 @@
 """The rows of a long record, kept as they are made: a recording that was stopped continues where it ended."""
 
 import json
-import os
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -59,23 +59,33 @@ class RowFile:
         return found
 
     def complete(
-        self, function: Callable[[*Arguments], list[Row]], tasks: Mapping[str, tuple[*Arguments]], *, jobs: int
+        self,
+        function: Callable[[*Arguments], list[Row]],
+        tasks: Mapping[str, tuple[*Arguments]],
+        *,
+        jobs: int,
+        minutes: float | None = None,
     ) -> dict[str, Made]:
-        """All rows of the tasks, in their order: those in the file, and those that are missing, which are made now."""
+        """All rows of the tasks, in their order: those in the file, and those that are missing, which are made now.
+
+        minutes  after so long no more are made, and the rest is missing in what is returned
+        """
         done = self.read()
+        until = math.inf if minutes is None else time.monotonic() + 60 * minutes
         missing = [name for name in tasks if name not in done]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8") as file:
             if self.path.stat().st_size:
                 file.write("\n")  # in case that the last line was cut off
             todo = [(function, tasks[name]) for name in missing]
-            for name, (rows, cpu_seconds) in zip(missing, task_results(_timed, todo, jobs=jobs), strict=True):
+            for name, (rows, cpu_seconds) in zip(missing, task_results(_timed, todo, jobs=jobs), strict=False):
                 done[name] = Made(rows=rows, code=self.code, cpu_seconds=cpu_seconds)
                 line = {"task": name, "code": self.code, "cpu_seconds": cpu_seconds, "rows": rows}
                 file.write(json.dumps(line) + "\n")
                 file.flush()
-                os.fsync(file.fileno())
-        return {name: done[name] for name in tasks}
+                if time.monotonic() > until:
+                    break
+        return {name: done[name] for name in tasks if name in done}
 
 
 def _timed(function: Callable[[*Arguments], list[Row]], arguments: tuple[*Arguments]) -> tuple[list[Row], float]:

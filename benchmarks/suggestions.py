@@ -1,13 +1,13 @@
-"""One suggestion over 3,100 candidates after 30 trials: mlcd compared with other libraries.
+"""One suggestion over 3,100 candidates after 30 trials: mlcd compared with other libraries; and over 100,000.
 
-Every engine gets the same 30 measured speeds of ResNet-152 on simulated AWS (62 types x 50 nodes), refits its model and
-suggests the next trial. The engines take turns within one process, so that other load slows all alike. An engine that
-is not installed is reported as such. The others need a separate environment:
+Every engine gets the same 30 measured speeds of ResNet-152 on simulated AWS (the 58 types of aws-62 that may train, up
+to 54 nodes), refits its model and suggests the next trial. The engines take turns within one process, so that other
+load slows all alike. An engine that is not installed is reported as such. The others need a separate environment:
 
     python3.11 -m venv .venvs/compare
     .venvs/compare/bin/pip install torch==2.13.0          # the CPU build, first and exactly
     .venvs/compare/bin/pip install botorch ax-platform optuna scikit-learn -e .
-    .venvs/compare/bin/python benchmarks/suggestions.py [--repeats 9] [-o json]
+    .venvs/compare/bin/python benchmarks/suggestions.py --record     # or [--repeats 9] [-o json] without a record
 """
 
 import argparse
@@ -19,14 +19,19 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import asdict
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pages
 from scipy.special import ndtr
 
 from mlcd.bench.new_run import after_trials, new_run
+from mlcd.bench.suggest import SuggestTimes, time_suggest
 from mlcd.clouds.sim import SimCloud
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
@@ -39,8 +44,12 @@ from mlcd.trial.trial import History, Measurement
 from mlcd.units import ZERO
 from papers.heterbo_figures.experiment import Experiment
 
+RECORD = pages.ROOT / "benchmarks" / "results" / "suggestions.json"
+PAGE = pages.ROOT / "docs" / "bench.md"
+MANY = 100_006
+"""Candidates of the second measurement: 62 types x 1,613 nodes."""
 EXPERIMENT = Experiment(
-    job="resnet-budgets", goal=Goal(minimize=Objective.TIME), types=("aws-62",), max_nodes=50, max_trials=200
+    job="resnet-budgets", goal=Goal(minimize=Objective.TIME), types=("aws-62",), max_nodes=54, max_trials=200
 )
 
 
@@ -91,10 +100,20 @@ def arrays(problem: Problem, history: History) -> tuple[Any, Any, Any]:
 # ---- engines: one suggestion each
 
 
-def mlcd_(problem: Problem, history: History, watch: Stopwatch) -> Config:
-    """HeterBO as in a search: starts from the fit of all trials but the last, and refits to all."""
-    decider = SearchDecider(strategy=strategy("heterbo:start=1"), aftermath=TrainingDecider())
-    run = new_run(Kind.TRAIN, problem, cloud="sim", strategy="heterbo:start=1")
+def auto(problem: Problem, history: History, watch: Stopwatch) -> Config:
+    """See _ours."""
+    return _ours("auto", problem, history, watch)
+
+
+def heterbo(problem: Problem, history: History, watch: Stopwatch) -> Config:
+    """See _ours; without first looks at every type."""
+    return _ours("heterbo:start=1", problem, history, watch)
+
+
+def _ours(text: str, problem: Problem, history: History, watch: Stopwatch) -> Config:
+    """A strategy as in a search: it has suggested after all trials but the last, and is asked again after all."""
+    decider = SearchDecider(strategy=strategy(text), aftermath=TrainingDecider())
+    run = new_run(Kind.TRAIN, problem, cloud="sim", strategy=text)
     before, now = after_trials(run, history.trials[:-1]), after_trials(run, history.trials)
     decider.round(before, before.step_seconds, 1)
     with watch:
@@ -180,7 +199,8 @@ Engine = Callable[[Problem, History, Stopwatch], Config]
 """Suggests the next trial; the stopwatch times what a search repeats at every step."""
 
 ENGINES: dict[str, tuple[str, Engine]] = {
-    "mlcd": ("mlcd", mlcd_),
+    "mlcd, auto": ("mlcd", auto),
+    "mlcd, heterbo": ("mlcd", heterbo),
     "scikit-learn": ("scikit-learn", sklearn),
     "BoTorch, LogEI": ("botorch", botorch),
     "Ax": ("ax-platform", ax),
@@ -193,6 +213,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--observations", type=int, default=30)
     parser.add_argument("-o", "--output", choices=["text", "json"], default="text")
+    parser.add_argument("--record", action="store_true", help="write the record and its part of docs/bench.md")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     warnings.simplefilter("ignore")
@@ -228,24 +249,58 @@ def main() -> None:
                 "problem": problems.get(name),
             }
         )
-    report(rows, candidates=len(problem.space), arguments=arguments)
-
-
-def report(rows: list[dict[str, Any]], *, candidates: int, arguments: argparse.Namespace) -> None:
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
-    if arguments.output == "json":
-        about = {"candidates": candidates, "observations": arguments.observations, "repeats": arguments.repeats}
-        print(json.dumps({**about, "machine": machine, "engines": rows}, indent=2))
-        return
-    print(f"one suggestion over {candidates} candidates after {arguments.observations} trials; {machine}")
-    ours = rows[0]["median_ms"]
-    for row in rows:
-        known = row["median_ms"] is not None
-        figures = row["problem"]
-        if known:
-            times = f"{row['median_ms']:9.1f} ms  p95 {row['p95_ms']:9.1f} ms"
-            figures = f"{times}  {row['median_ms'] / ours:6.1f} x"
-        print(f"{row['engine']:20s} {row['version'] or '-':10s} {figures}")
+    found: dict[str, Any] = {
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "code": pages.sources(),
+        "candidates": len(problem.space),
+        "observations": arguments.observations,
+        "repeats": arguments.repeats,
+        "machine": machine,
+        "engines": rows,
+        "many": [asdict(times) for times in over_many(arguments)],
+    }
+    if arguments.record:
+        RECORD.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        pages.write(parts())
+    print(json.dumps(found, indent=2) if arguments.output == "json" else table(found))
+
+
+def over_many(arguments: argparse.Namespace) -> list[SuggestTimes]:
+    """One suggestion of ours over 100,000 candidates."""
+    return [
+        time_suggest(
+            candidates=MANY,
+            observations=arguments.observations,
+            repeats=max(arguments.repeats // 3, 3),
+            strategy_text=text,
+            with_sklearn=False,
+        )
+        for text in ("auto", "heterbo:start=1")
+    ]
+
+
+def table(found: dict[str, Any]) -> str:
+    """The measurement as a table of markdown; the last column is over auto's time."""
+    ours = found["engines"][0]["median_ms"]
+    lines = ["| engine | version | candidates | median | p95 | over auto |", "|---|---|---|---|---|---|"]
+    for row in found["engines"]:
+        figures = f"{row['problem']} | - | -"
+        if row["median_ms"] is not None:
+            figures = f"{row['median_ms']:.1f} ms | {row['p95_ms']:.1f} ms | {row['median_ms'] / ours:.1f} x"
+        lines.append(f"| {row['engine']} | {row['version'] or '-'} | {found['candidates']:,} | {figures} |")
+    for row in found["many"]:
+        figures = f"{row['median_ms']:.0f} ms | {row['p95_ms']:.0f} ms | {row['median_ms'] / ours:.1f} x"
+        lines.append(f"| mlcd, {row['strategy'].partition(':')[0]} | - | {row['candidates']:,} | {figures} |")
+    return "\n".join(lines)
+
+
+def parts() -> dict[Path, dict[str, str]]:
+    """What docs/bench.md says of the record."""
+    found = json.loads(RECORD.read_text(encoding="utf-8"))
+    made = f"{found['machine']}, {found['date']}, commit {found['code']}: median of {found['repeats']}"
+    text = f"On {made} (`benchmarks/results/suggestions.json`):\n\n{table(found)}"
+    return {PAGE: {"suggestions": text}}
 
 
 if __name__ == "__main__":

@@ -15,8 +15,11 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).resolve().parents[1]
-FROM_ROOT = {name: f"develop/{name.lower()}" for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")}
-"""Pages that are kept at the root of the repository -> where the site has them."""
+FROM_ROOT = {name: f"develop/{name.lower()}" for name in ("ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")} | {
+    f"benchmarks/notes/{page.name}": f"notes/{page.name}"
+    for page in sorted((ROOT / "benchmarks" / "notes").glob("*.md"))
+}
+"""Pages that are kept outside docs/ -> where the site has them."""
 INDEXED_LETTERS = 600
 """The search index keeps so much of each section: its words, not its tables. 70 pages then take 400 kB."""
 
@@ -25,7 +28,7 @@ _FENCE = re.compile(r"^(```|~~~).*?^\1\s*?$", re.M | re.S)
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the pages of the repository's root."""
+    """Add the pages from outside docs/."""
     for name, place in FROM_ROOT.items():
         files.append(File.generated(config, place, content=(ROOT / name).read_text(encoding="utf-8")))
     return files
@@ -74,6 +77,11 @@ def _target(link: re.Match[str], source: str, place: str) -> str:
         shown = words if words.startswith("`") or words == wanted else f"{words} (`{wanted}`)"
         return shown if words != wanted else f"`{wanted}`"
     return f"{picture}[{words}]({posixpath.relpath(there, posixpath.dirname(place) or '.')}{mark}{anchor})"
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Pictures link to themselves: opened alone, an SVG says more of each mark that one points at."""
+    return re.sub(r'<img [^>]*src="([^"]+\.svg)"[^>]*/?>', r'<a href="\1">\g<0></a>', html)
 
 
 def on_post_build(config: MkDocsConfig) -> None:

@@ -31,7 +31,7 @@ from mlcd.clouds.minicloud.record import LeaseRecord, link_tag, machine_lock, na
 from mlcd.clouds.nodes import PREFIX
 
 COMMANDS = ("slurmctld", "slurmd", "sbatch", "srun", "squeue", "scancel", "sinfo", "scontrol")
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 240.0
 """How long a cluster may take to start."""
 INSTANCE = "slurm-cluster"
 """What the machine's record of leases calls the nodes of a cluster."""
@@ -226,7 +226,7 @@ def _daemon(cluster: Cluster, *command: str) -> subprocess.Popen[bytes]:
 
 def _states() -> list[str]:
     command = ("sinfo", "--noheader", "--Node", "--format=%T")
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, check=False).stdout.split()
+    return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS, check=False).stdout.split()
 
 
 def _stop(daemons: list[tuple[str, subprocess.Popen[bytes]]]) -> None:

@@ -1,6 +1,6 @@
 """A quick real job for tests and benchmarks: it trains nothing, at a given speed, and fails on demand.
 
-    toy = Toy(folder, speeds={1: 800, 2: 1000})
+    toy = Toy(folder, speeds={1: 500, 2: 1250})
     with toy.mlcd("train", toy.job_file()) as run:
         toy.await_training(run)
         toy.tell("slow", 20)
@@ -29,10 +29,11 @@ from mlcd.run.run import SearchRun
 from mlcd.store.store import FILE, Store
 from mlcd.trial.trial import Failure, Measurement
 
-PATIENCE_SECONDS = 120.0
+PATIENCE_SECONDS = 300.0
 """Timeout for events that must happen; no assertion depends on it."""
 
-BATCH = 10
+BATCH = 50
+"""A step takes long enough for a busy machine to keep the pace."""
 MAIN = "from mlcd.cli.main import main; main()"
 """The Python code that is mlcd."""
 SHARED_CPUS = """\
@@ -40,6 +41,9 @@ import mlcd.clouds.local as local
 local.Local._take_cpus = lambda self, order: (self.cpus * 99)[: order.count * local._cpus_of(order.instance)]
 """
 """Before it: several leases share the processors. The job sleeps most of the time, and a machine may have only two."""
+
+TRIAL = "minutes: 0.03, extension: 10, watchdog_minutes: 0.5, precision: 0.5, retries: 2"
+"""Two seconds on a quick machine. A slow one has twenty for the first sample and then thirty to save."""
 
 SCRIPT = """
 import json, os, signal, sys, time
@@ -72,6 +76,8 @@ if told("stubborn"):
     del os.environ["MLCD_STOP_FILE"]
 done = mlcd.checkpoint(save=save, load=load)
 print(f"goes on from {done} on {nodes} nodes", flush=True)
+while told("wait-" + nodes):
+    time.sleep(0.02)
 pace = time.monotonic()
 for _ in mlcd.steps(range(10**9), total=int(float(os.environ["MLCD_SAMPLES"]))):
     # By the clock, so that a busy machine does not slow the job down.
@@ -107,7 +113,7 @@ class Toy:
     """
 
     folder: Path
-    speeds: Mapping[int, float] = field(default_factory=lambda: {1: 800.0, 2: 1000.0})
+    speeds: Mapping[int, float] = field(default_factory=lambda: {1: 500.0, 2: 1250.0})
     on: str = "local"
     env: Mapping[str, str] = field(default_factory=dict)
     program: str = MAIN
@@ -129,10 +135,10 @@ class Toy:
         nodes: str = "[1, 2]",
         types: Sequence[str] = ("local.1",),
         usd_per_second: str = "0.01",
-        budget: str = "2 USD",
+        budget: str = "20 USD",
         deadline: str = "",
         checkpoints: bool = True,
-        trial: str = "minutes: 0.03, watchdog_minutes: 0.06, precision: 0.5, retries: 2",
+        trial: str = TRIAL,
         search: str = "noise: 0.02, assurance: 0.99",
     ) -> Path:
         """A job that trains `samples`; every node costs `usd_per_second`. A limit of "" is none."""
@@ -161,7 +167,10 @@ class Toy:
         return file
 
     def tell(self, what: str, value: float = 1.0) -> None:
-        """Inject a fault from the job's next step on: slow-N, hang, out-of-memory, full-memory, fill-disk."""
+        """Inject a fault from the job's next step on: slow-N, hang, out-of-memory, full-memory, fill-disk.
+
+        wait-N, before the job starts: on N nodes, it makes no step.
+        """
         part = self.folder / "control" / f"{what}.part"
         part.write_text(str(value))
         part.replace(self.folder / "control" / what)
@@ -281,9 +290,12 @@ class Toy:
     def _progressing(self, started: "Started", leases: int) -> Path:
         self.until(started, lambda: len(self.leases()) >= leases)
         lease = self.leases()[leases - 1]
-        base = json.loads((lease / "job.json").read_text())["base_samples"]
-        self.until(started, lambda: self.samples(lease) > base)
+        self.until(started, lambda: self.has_progressed(lease))
         return lease
+
+    def has_progressed(self, lease: Path) -> bool:
+        """Whether the lease's job has reported progress of its own."""
+        return self.samples(lease) > json.loads((lease / "job.json").read_text())["base_samples"]
 
     def until(self, started: "Started | None", condition: Callable[[], bool]) -> None:
         """Wait until the condition holds. Raises AssertionError when mlcd ends before, or on timeout."""

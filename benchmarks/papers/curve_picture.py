@@ -27,9 +27,11 @@ def curve_picture(
     up: str,
     origin: str = "",
     good: float | None = None,
+    span: tuple[float, float] = (0.0, 1.02),
+    log: bool = False,
     width: float = 860.0,
 ) -> str:
-    """The SVG. `up` runs from 0 to 1; `good` draws a line at the value that is good enough.
+    """The SVG. `up` covers `span`; `good` draws a line at the value that is good enough; `log`: across is logarithmic.
 
     Raises ValueError where there are no points.
     """
@@ -43,12 +45,13 @@ def curve_picture(
         (curve.name, f"mark f-{looks[curve.name][0]}", looks[curve.name][1]) for curve in curves
     ]
     top = legend(drawing, items, width) + 24
-    rising = Scale(low=0.0, high=1.02, start=height - 48, end=top)
+    rising = Scale(low=span[0], high=span[1], start=height - 48, end=top)
     ticks = number_ticks(rising, 5)
     plot = Box(left_margin(ticks), top, width - 16, height - 48)
     low, high = min(x for x, _ in every), max(x for x, _ in every)
     air = (high - low) * 0.03 or 1.0
-    sideways = Scale(low=low - air, high=high + air, start=plot.left, end=plot.right)
+    ends = (low / 1.1, high * 1.1) if log else (low - air, high + air)
+    sideways = Scale(low=ends[0], high=ends[1], start=plot.left, end=plot.right, log=log)
     axes(drawing, plot, across=(sideways, number_ticks(sideways, 8), across), up=(rising, ticks, up))
     if good is not None:
         drawing.line([(plot.left, rising(good)), (plot.right, rising(good))], "limit")

@@ -18,6 +18,7 @@ from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History
+from mlcd.trial.watched import watched, within
 from mlcd.units import MOST_USD, ZERO, Usd, format_seconds
 
 
@@ -30,6 +31,7 @@ class Ledger:
     open             trials that are authorised and not yet settled
     guarded          False only for rival strategies on simulated clouds, to show what happens without the guarantee
     training         the rest of the training that runs, or starts, beside the trials; None while there is none
+    seconds_per_usd  see Remaining
     """
 
     problem: Problem
@@ -39,6 +41,7 @@ class Ledger:
     open: tuple[Authorisation, ...] = ()
     guarded: bool = True
     training: Plan | None = None
+    seconds_per_usd: float = 0.0
 
     @property
     def committed(self) -> Usd:
@@ -95,7 +98,7 @@ class Ledger:
             elif reserve is not None:
                 until -= reserve.worst_seconds
             allowed &= np.maximum(problem.worst_trial_seconds, running) <= until
-        return Remaining(usd=bare.usd, seconds=bare.seconds, allowed=allowed, training=self.training)
+        return replace(bare, allowed=allowed, training=self.training, seconds_per_usd=self.seconds_per_usd)
 
     def authorise(self, config: Config) -> Authorisation | Refusal:
         """Authorisation for one more trial of `config` in addition to the open ones, or a refusal with its reason."""
@@ -115,9 +118,16 @@ class Ledger:
         return self._bare_left().fits(plan)
 
     def authorise_run(self, plan: Plan) -> Authorisation | Refusal:
-        """Authorisation for the training or verification, or a refusal. If guarded, its upper bound is the limit."""
-        if not self._bare_left().fits(plan):
-            return Refusal(choice=plan.config, reason="its upper bound exceeds the remaining budget or time")
+        """Authorisation for the training or verification, or a refusal. If guarded, its upper bound is the limit.
+
+        A training that is watched (mlcd.trial.watched) may take what remains.
+        """
+        bare = self._bare_left()
+        if not bare.fits(plan):
+            others = watched(self.problem, self.history, bare)
+            if self.training is not None or all(each.plan.config != plan.config for each in others):
+                return Refusal(choice=plan.config, reason="its upper bound exceeds the remaining budget or time")
+            plan = within(plan, bare)
         if self.spent + self.committed + plan.worst_usd > MOST_USD:
             return Refusal(choice=plan.config, reason=f"with it the run might spend more than {MOST_USD}")
         return Authorisation(choice=plan.config, attempt=1, usd=plan.worst_usd, seconds=plan.worst_seconds)

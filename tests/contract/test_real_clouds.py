@@ -26,7 +26,7 @@ from mlcd.units import Usd
 pytestmark = pytest.mark.waits
 
 D = Config.deployment
-ROOM_SECONDS = 120.0
+ROOM_SECONDS = 240.0
 linux = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
 

@@ -360,10 +360,12 @@ def test_suggest(mlcd: Mlcd) -> None:
     small = ("--candidates", "124", "--observations", "5", "--repeats", "3")
     answer = mlcd("bench", "suggest", *small, "-o", "json")
     assert answer.code == 0, answer.err
-    assert list(answer.json) == ["candidates", "observations", "median_ms", "p95_ms", "sklearn_median_ms"]
+    assert list(answer.json) == ["strategy", "candidates", "observations", "median_ms", "p95_ms", "sklearn_median_ms"]
+    assert answer.json["strategy"] == "auto"
     assert (answer.json["candidates"], answer.json["observations"]) == (124, 5)
     assert 0 < answer.json["median_ms"] <= answer.json["p95_ms"]
-    assert "one suggestion over 124 candidates" in mlcd("bench", "suggest", *small).out
+    other = mlcd("bench", "suggest", *small, "--strategy", "heterbo:start=1").out
+    assert "one suggestion of heterbo:start=1 over 124 candidates" in other
 
 
 # ---- bad input
@@ -392,6 +394,7 @@ def test_suggest(mlcd: Mlcd) -> None:
         (("train", "--sim", "--deadline-factor", "0.5"), "--deadline-factor"),
         (("train", "--sim", "--types", "0"), "--types"),
         (("suggest", "--candidates", "10"), "--candidates"),
+        (("suggest", "--strategy", "heterbot"), "did you mean 'heterbo'"),
         (("suggest", "--candidates", "62", "--observations", "1000"), "--observations"),
     ],
 )

@@ -215,6 +215,6 @@ def test_processes_do_not_change_the_rows() -> None:
 
 
 def test_every_field_of_the_summary_is_documented() -> None:
-    page = (Path(__file__).resolve().parents[2] / "docs" / "falcon.md").read_text(encoding="utf-8")
+    page = (Path(__file__).resolve().parents[2] / "benchmarks" / "notes" / "falcon.md").read_text(encoding="utf-8")
     for field in FIELDS:
         assert f"`{field}`" in page

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.toy_job import MAIN, SHARED_CPUS, Toy, check_account
+from tests.toy_job import MAIN, SHARED_CPUS, Started, Toy, check_account, lines_of
 
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
@@ -21,6 +21,9 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
 ]
 SEARCH = "noise: 0.02, assurance: 0.99, strategy: exhaustive, work: beside, restart_minutes: 0.05"
+
+
+LONG_TRIAL = "minutes: 0.1, extension: 3, watchdog_minutes: 0.5, precision: 0.5, retries: 2"
 
 
 def toy_with(folder: Path, speeds: dict[int, float]) -> Toy:
@@ -47,10 +50,19 @@ def check_books(record: SearchRun, toy: Toy) -> None:
     assert toy.left_running() == []
 
 
+def run_with_progress_beside_the_trial(toy: Toy, file: Path) -> Started:
+    """A run to its end; the trial on two nodes makes no step before the training beside it has made some."""
+    toy.tell("wait-2")
+    with toy.mlcd("train", file) as run:
+        toy.until(run, lambda: any(map(toy.has_progressed, toy.leases()[1:])))
+        toy.untell("wait-2")
+        assert run.wait() == 0, run.said
+    return run
+
+
 def test_a_training_that_stays_keeps_its_nodes_from_round_to_round(tmp_path: Path) -> None:
     toy = toy_with(tmp_path, {1: 1000.0, 2: 900.0, 3: 800.0})
-    run = toy.run("train", job(toy, nodes="[1, 2]", samples=20_000))
-    assert run.wait() == 0, run.said
+    run = run_with_progress_beside_the_trial(toy, job(toy, samples=20_000))
     record = toy.record()
     assert record.status is Status.DONE
     first, last = trainings(record)
@@ -65,7 +77,7 @@ def test_a_training_that_stays_keeps_its_nodes_from_round_to_round(tmp_path: Pat
     assert whole.seconds == pytest.approx(first.final.seconds + last.final.seconds)
     assert whole.usd == first.price.for_seconds(whole.seconds)
     assert kept < first.final.reached_samples < 20_000
-    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 2000}
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 400}
     # The deadline is used once: search and training took less than their sum.
     assert record.total_seconds < record.search_seconds + whole.seconds
     check_books(record, toy)
@@ -74,34 +86,32 @@ def test_a_training_that_stays_keeps_its_nodes_from_round_to_round(tmp_path: Pat
 
 def test_a_training_moves_through_its_checkpoint_where_a_trial_shows_that_it_pays(tmp_path: Path) -> None:
     toy = toy_with(tmp_path, {1: 400.0, 2: 1500.0})
-    run = toy.run("train", job(toy))
-    assert run.wait() == 0, run.said
+    run_with_progress_beside_the_trial(toy, job(toy))
     record = toy.record()
     moved, last = record.attempts
     assert (moved.ending, moved.config.nodes) == (Ending.MOVED, 1)
     assert (last.ending, last.config.nodes) == (Ending.DONE, 2)
     assert moved.reached_samples > 0
     assert bases(toy)[-1] == moved.reached_samples
-    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 1200}
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 240}
     check_books(record, toy)
 
 
 def test_under_a_budget_each_trial_continues_the_training(tmp_path: Path) -> None:
     toy = toy_with(tmp_path, {1: 1000.0, 2: 900.0, 3: 800.0})
-    run = toy.run("train", job(toy, nodes="[1, 2, 3]", budget="3 USD"))
+    run = toy.run("train", job(toy, nodes="[1, 2, 3]", budget="30 USD"))
     assert run.wait() == 0, run.said
     record = toy.record()
     saved = [step.trial.reached_samples for step in record.trials]
     assert saved == sorted(saved)
     assert bases(toy) == [0, *saved]
-    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 1200}
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 240}
     check_books(record, toy)
 
 
 def test_a_run_killed_in_a_trial_that_is_part_of_the_training_loses_nothing_saved(tmp_path: Path) -> None:
     toy = toy_with(tmp_path, {1: 500.0, 2: 450.0})
-    long = "minutes: 0.1, watchdog_minutes: 0.06, precision: 0.5, retries: 2"
-    with toy.mlcd("train", job(toy, budget="3 USD", trial=long)) as run:
+    with toy.mlcd("train", job(toy, budget="30 USD", trial=LONG_TRIAL)) as run:
         toy.until(run, lambda: bool(list(toy.home.glob("work/*/leases/*/checkpoint/step-*/mlcd.json"))))
         run.kill()
     toy.until_nothing_runs()
@@ -120,11 +130,11 @@ def test_a_run_killed_in_a_trial_that_is_part_of_the_training_loses_nothing_save
 @pytest.mark.parametrize("how", ["killed", "interrupted"])
 def test_a_run_that_ends_beside_a_trial_is_resumed_from_the_checkpoint(tmp_path: Path, how: str) -> None:
     toy = toy_with(tmp_path, {1: 500.0, 2: 450.0})
-    long = "minutes: 0.1, watchdog_minutes: 0.06, precision: 0.5, retries: 2"
-    with toy.mlcd("train", job(toy, trial=long)) as run:
+    with toy.mlcd("train", job(toy, trial=LONG_TRIAL)) as run:
         toy.until(run, lambda: toy.count("finals_started") == 1)
-        toy.until(run, lambda: bool(list(toy.home.glob("work/*/leases/*/checkpoint/step-*/mlcd.json"))))
-        toy.until(run, lambda: len(toy.leases()) == 3 and all(toy.samples(lease) > 800 for lease in toy.leases()[1:]))
+        toy.until(run, lambda: len(toy.leases()) == 3 and all(map(toy.has_progressed, toy.leases()[1:])))
+        (training,) = (lease for lease in toy.leases()[1:] if not (lease / "node-1").exists())
+        toy.until(run, lambda: any("checkpoint" in line for line in lines_of(training / "progress.jsonl")))
         if how == "killed":
             run.kill()
         else:
@@ -136,7 +146,7 @@ def test_a_run_that_ends_beside_a_trial_is_resumed_from_the_checkpoint(tmp_path:
     record = toy.record()
     assert record.status is Status.DONE
     lost, *_, last = record.attempts
-    assert lost.ending is Ending.LOST
+    assert lost.ending is (Ending.LOST if how == "killed" else Ending.INTERRUPTED)
     assert last.is_done
     assert lost.reached_samples > 0
     assert max(bases(toy)) > 0

@@ -21,7 +21,7 @@ from mlcd.trial.outcome import Status
 
 ROOT = Path(__file__).resolve().parents[2]
 DOCS = ROOT / "docs"
-PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "benchmarks" / "notes").glob("*.md")])
 
 
 def script(name: str) -> ModuleType:

@@ -17,6 +17,7 @@ from mlcd.store.store import FILE
 pytestmark = [pytest.mark.waits, pytest.mark.together("the machine's room for nodes")]
 
 MARK = "s3cr3t-marker"
+TRIAL = "minutes: 0.02, extension: 10, watchdog_minutes: 0.5, precision: 0.5, retries: 1"
 SCRIPT = """\
 import json, os, time
 assert os.environ["TOKEN"].startswith("s3cr3t"), "no token"
@@ -40,7 +41,7 @@ resources: {{infra: {infra}, instance_type: [{instance}], prices: {{{instance}: 
 num_nodes: [1]
 job: {{samples: 600, batch: 10}}
 goal: {{minimize: time, budget: 4 USD}}
-search: {{noise: 0.02, assurance: 0.99, trial: {{minutes: 0.02, watchdog_minutes: 0.06, precision: 0.5, retries: 1}}}}
+search: {{noise: 0.02, assurance: 0.99, trial: {{{TRIAL}}}}}
 """
     (folder / "job.yaml").write_text(text)
     return folder / "job.yaml"

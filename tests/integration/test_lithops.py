@@ -24,6 +24,7 @@ from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective
 from mlcd.trial.epoch import Fleet
 from mlcd.units import Usd
+from mlcd.workloads import built_in
 from mlcd.workloads.data import shuffled
 from mlcd.workloads.made import clicks
 
@@ -211,12 +212,23 @@ def mlcd(*args: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
 RUN = "from mlcd.cli.main import main; main()"
 
 
-def test_the_command_trains_and_the_other_commands_show_the_run(home: Path, tmp_path: Path) -> None:
+def test_the_command_trains_and_the_other_commands_show_the_run(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     job = tmp_path / "job.yaml"
     job.write_text(JOB)
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    (tmp_path / "user").mkdir()
     done = mlcd("serverless", str(job), "-o", "json", "--picture", str(tmp_path / "a.svg"))
     assert done.returncode == 0, done.stderr
+    assert "lithops" not in done.stderr.lower()
+    assert [file for file in (tmp_path / "user").rglob("*") if file.is_file()] == []
     answer = json.loads(done.stdout)
+    trained = np.load(answer["model_file"])
+    samples = shuffled(*clicks())
+    assert built_in("logistic").loss(trained, samples.x[-4096:], samples.y[-4096:]) == pytest.approx(
+        answer["loss"], abs=0.02
+    )
     assert answer["status"] == "done"
     assert answer["loss"] <= 0.45
     assert answer["receipt"]["total_usd"] < 1
@@ -228,9 +240,11 @@ def test_the_command_trains_and_the_other_commands_show_the_run(home: Path, tmp_
     again = mlcd("resume", run)
     assert again.returncode == 0
     assert "Trained to the target." in again.stdout
+    assert answer["model_file"] in again.stdout
     page = tmp_path / "page.html"
     assert mlcd("report", run, "--out", str(page)).returncode == 0
     assert "Functions and memory of each epoch" in page.read_text()
+    assert answer["model_file"] in page.read_text()
     assert json.loads(mlcd("runs", "-o", "json").stdout)["runs"][0]["trials"] == len(answer["epochs"])
 
 

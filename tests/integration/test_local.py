@@ -43,8 +43,7 @@ class Undisturbed:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Undisturbed:
     toy = Toy(tmp_path_factory.mktemp("undisturbed"))
-    # A long watchdog: a trial has the time to save, however late this machine is.
-    run = toy.run("train", toy.job_file(trial="minutes: 0.03, watchdog_minutes: 0.5, precision: 0.5, retries: 2"))
+    run = toy.run("train", toy.job_file())
     assert run.wait() == 0, run.said
     return Undisturbed(toy, run.said)
 
@@ -57,7 +56,7 @@ def test_searches_trains_and_fetches_the_model(undisturbed: Undisturbed) -> None
     assert len(record.history.measured) == 2
     assert record.choice is not None
     assert record.choice.config.nodes == 2
-    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 800}
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 160}
     check_account(record)
     assert "Receipt" in said
     assert "Outputs:" in said
@@ -204,7 +203,7 @@ def test_ctrl_c_releases_and_can_be_resumed(toy: Toy) -> None:
 
 
 def test_a_training_that_slows_down_is_moved_before_the_budget_breaks(toy: Toy) -> None:
-    with toy.mlcd("train", toy.job_file(samples=14_000, budget="0.90 USD")) as run:
+    with toy.mlcd("train", toy.job_file(budget="4 USD")) as run:
         toy.await_training(run)
         toy.tell("slow-2", 50)
         assert run.wait() == 0, run.said
@@ -215,26 +214,26 @@ def test_a_training_that_slows_down_is_moved_before_the_budget_breaks(toy: Toy) 
     assert "continues on 1 x local.1" in moved.message
     assert record.final is not None
     assert record.final.config.nodes == 1
-    assert record.total_usd <= Usd.of("0.90")
+    assert record.total_usd <= Usd.of("4")
     check_account(record)
     assert "moved" in run.said
-    assert 14_000 <= toy.processed() <= 1.1 * 14_000
+    assert 8000 <= toy.processed() <= 1.1 * 8000
 
 
 @pytest.mark.parametrize("stubborn", [pytest.param(False, marks=pytest.mark.extra), True])
 def test_a_training_that_slows_down_is_stopped_before_the_budget_breaks(toy: Toy, stubborn: bool) -> None:
-    job = toy.job_file(samples=9000, nodes="1", budget="0.22 USD")
+    trial = "minutes: 0.03, extension: 4, watchdog_minutes: 0.1, precision: 0.5, retries: 2"
+    job = toy.job_file(samples=3000, nodes="1", budget="0.30 USD", trial=trial)
     with toy.mlcd("train", job) as run:
+        toy.until(run, lambda: toy.count("trials_ended") == 1)
         if stubborn:  # during the training, the job ignores both the stop file and SIGTERM
-            toy.until(run, lambda: toy.count("trials_ended") == 1)
             toy.tell("stubborn")
-        toy.await_training(run)
-        toy.tell("slow-1", 50)
+        toy.tell("slow-1", 20)
         assert run.wait() == 5, run.said
     record = toy.record()
     assert record.final is not None
     assert record.final.ending is Ending.STOPPED
-    assert record.total_usd <= Usd.of("0.22")
+    assert record.total_usd <= Usd.of("0.30")
     assert "stopped before it would cost more than the budget" in run.said
     assert "falls behind" in run.said
     assert toy.left_running() == []
@@ -244,7 +243,7 @@ def test_a_training_that_slows_down_is_stopped_before_the_budget_breaks(toy: Toy
 
 @pytest.mark.extra
 def test_a_deadline_at_risk_is_reported_in_time(toy: Toy) -> None:
-    with toy.mlcd("train", toy.job_file(samples=9000, nodes="1", budget="9 USD", deadline="25 s")) as run:
+    with toy.mlcd("train", toy.job_file(samples=5600, nodes="1", budget="9 USD", deadline="25 s")) as run:
         toy.await_training(run)
         toy.tell("slow-1", 4)
         toy.until(run, lambda: "falls behind" in run.said)
@@ -269,14 +268,17 @@ def test_a_training_whose_worker_dies_restarts_from_its_checkpoint(toy: Toy) -> 
     (gone,) = record.earlier
     assert gone.ending is Ending.RESTARTED
     assert "SIGKILL" in gone.message
-    base = json.loads((toy.newest() / "job.json").read_text())["base_samples"]
-    assert gone.reached_samples == base > record.trials[-1].trial.reached_samples
+    saved = [line["checkpoint"] for line in lines_of(lease / "progress.jsonl") if "checkpoint" in line]
+    assert json.loads((toy.newest() / "job.json").read_text())["base_samples"] == max(saved)
+    # The other worker may have saved once more while the nodes were released.
+    assert gone.reached_samples in saved
+    assert gone.reached_samples > record.trials[-1].trial.reached_samples
     check_account(record)
 
 
 @pytest.mark.extra
 def test_a_training_that_hangs_is_restarted(toy: Toy) -> None:
-    with toy.mlcd("train", toy.job_file()) as run:
+    with toy.mlcd("train", toy.job_file(trial="minutes: 0.1, watchdog_minutes: 0.1, precision: 0.5")) as run:
         toy.await_training(run)
         toy.tell("hang")
         toy.until(run, lambda: toy.count("finals_ended") == 1)
@@ -298,8 +300,8 @@ def test_a_training_that_hangs_is_restarted(toy: Toy) -> None:
 def test_a_failing_trial_is_recorded_with_its_kind_of_failure(
     toy: Toy, what: str, kind: FailureKind, says: str
 ) -> None:
-    long_enough = "minutes: 0.2, watchdog_minutes: 0.06"
-    with toy.mlcd("train", toy.job_file(nodes="1", samples=30_000, trial=long_enough)) as run:
+    long_enough = "minutes: 5, watchdog_minutes: 0.1"
+    with toy.mlcd("train", toy.job_file(nodes="1", samples=100_000, trial=long_enough)) as run:
         toy.await_trial(run)
         toy.tell(what)
         assert run.wait() == 6, run.said

@@ -30,9 +30,9 @@ pytestmark = [
     pytest.mark.together("the machine's room for nodes"),
     pytest.mark.skipif(bool(missing()), reason="; ".join(missing())),
 ]
-CAPACITY_TIMEOUT_SECONDS = 120.0
+CAPACITY_TIMEOUT_SECONDS = 240.0
 """How long a test waits for capacity: other mlcd processes may use the machine."""
-TIMEOUT_SECONDS = 40.0
+TIMEOUT_SECONDS = 240.0
 """How long a test waits for something that must happen."""
 
 
@@ -60,7 +60,7 @@ class Bench:
         (folder / "workdir" / "job.py").write_text(script)
         (folder / "workdir" / "beside.py").write_text("NAME = 'beside'\n")
         (folder / "job.json").write_text(Job(lease_id=lease_id, run=run, envs={"GREETING": "hello"}, **job).to_json())
-        order = NodeOrder(lease_id=lease_id, instance=instance, count=nodes, seconds=60, folder=folder)
+        order = NodeOrder(lease_id=lease_id, instance=instance, count=nodes, seconds=900, folder=folder)
         until = time.monotonic() + CAPACITY_TIMEOUT_SECONDS
         while True:
             try:
@@ -219,7 +219,7 @@ def test_a_node_reaches_its_lease_and_nothing_else(bench: Bench) -> None:
     import socket
 
     with socket.create_server(("127.0.0.1", 0)) as host:
-        other = bench.lease("sleep 30")
+        other = bench.lease("sleep 900")
         leased = bench.lease(
             f"python job.py {other.addresses[0]} {host.getsockname()[1]}", script=REACH, nodes=2, instance="n.small"
         )
@@ -231,7 +231,7 @@ def test_a_node_reaches_its_lease_and_nothing_else(bench: Bench) -> None:
 def test_more_than_the_machine_has_is_refused_unpaid(bench: Bench) -> None:
     most = bench.cloud.most_nodes("m.small")
     assert most is not None
-    held = bench.lease("sleep 30")
+    held = bench.lease("sleep 900")
     for count in (most + 1, most):  # too many for the machine; too many with the one already leased
         order = NodeOrder(lease_id="mlcd-test-refused", instance="m.small", count=count, seconds=9, folder=bench.folder)
         with pytest.raises(LeaseFailed, match="this machine has") as refused:
@@ -243,7 +243,7 @@ def test_more_than_the_machine_has_is_refused_unpaid(bench: Bench) -> None:
 
 
 def test_a_lease_id_must_not_be_used_twice_at_once(bench: Bench) -> None:
-    held = bench.lease("sleep 30")
+    held = bench.lease("sleep 900")
     order = NodeOrder(
         lease_id=held.record.lease_id, instance="m.small", count=1, seconds=9, folder=Path(held.record.folder)
     )
@@ -266,7 +266,7 @@ def test_nodes_that_cannot_be_created_are_a_failed_launch_and_leave_nothing(benc
 
 
 def test_a_process_that_joined_a_namespace_on_its_own_is_ended_too(bench: Bench) -> None:
-    leased = bench.lease("sleep 30")
+    leased = bench.lease("sleep 900")
     lease_id = leased.record.lease_id
     guest = subprocess.Popen(["nsenter", f"--net=/run/netns/{lease_id}.0", "sleep", "30"])
     await_true(lambda: guest.pid in processes_in(lease_id))
@@ -275,7 +275,8 @@ def test_a_process_that_joined_a_namespace_on_its_own_is_ended_too(bench: Bench)
 
 
 def test_out_of_memory_is_reported(bench: Bench) -> None:
-    leased = bench.lease("sleep 0.5; python job.py", script="held = [b'x' * (1 << 24) for _ in range(128)]")
+    wait = "while [ ! -e limited ]; do sleep 0.1; done"
+    leased = bench.lease(f"{wait}; python job.py", script="held = [b'x' * (1 << 24) for _ in range(128)]")
     memory = groups_of(leased.record.lease_id)[0].folder("memory")
     assert int((memory / "memory.limit_in_bytes").read_text()) == 1 << 30
     for limit in (
@@ -284,6 +285,7 @@ def test_out_of_memory_is_reported(bench: Bench) -> None:
     ):  # filling a GiB takes an eighth of a core long
         if (memory / limit).exists():
             (memory / limit).write_text(str(128 << 20))
+    (Path(leased.record.folder) / "workdir" / "limited").touch()
     with pytest.raises(LeaseFailed, match="node 0 ran out of its 1 GiB") as failed:
         await_true(lambda: leased.state() is NodesState.ENDED)
     assert failed.value.kind is FailureKind.OUT_OF_MEMORY
@@ -299,7 +301,7 @@ for number in itertools.count():
 
 @pytest.mark.parametrize("how", ["namespace", "link", "down"])
 def test_a_lost_network_is_reported(bench: Bench, how: str) -> None:
-    leased = bench.lease("sleep 30", nodes=2)
+    leased = bench.lease("sleep 900", nodes=2)
     lease_id = leased.record.lease_id
     assert leased.state() is NodesState.RUNNING
     link, space = next(name for name in links_of(lease_id) if name.endswith("-1")), f"{lease_id}.1"
@@ -317,7 +319,7 @@ def test_a_lost_network_is_reported(bench: Bench, how: str) -> None:
 
 
 def test_a_killed_agent_is_reported(bench: Bench) -> None:
-    leased = bench.lease("sleep 30")
+    leased = bench.lease("sleep 900")
     pid_file = bench.node(leased, 0) / "agent.pid"
     await_true(lambda: pid_file.exists() and bool(pid_file.read_text()))
     os.kill(int(pid_file.read_text()), signal.SIGKILL)
@@ -335,7 +337,7 @@ from mlcd.clouds.nodes import NodeOrder
 folder = Path(sys.argv[1])
 cloud = MiniCloud()
 cloud._warm = WarmWorkers(())  # without PyTorch, which takes seconds and is no part of this
-nodes = cloud.start(NodeOrder(lease_id=sys.argv[2], instance="m.small", count=2, seconds=60, folder=folder))
+nodes = cloud.start(NodeOrder(lease_id=sys.argv[2], instance="m.small", count=2, seconds=900, folder=folder))
 time.sleep(600)
 """
 
@@ -375,7 +377,7 @@ def test_a_killed_mlcd_leaves_nothing_after_the_next_start(bench: Bench, agents:
 
 
 def test_leftovers_are_listed_and_ended(bench: Bench) -> None:
-    leased = bench.lease("sleep 30", nodes=2)
+    leased = bench.lease("sleep 900", nodes=2)
     engine: NodeEngine = MiniCloud()
     await_true(lambda: "process" in find(engine, leased.record.lease_id))
     assert "2 namespaces, 3 links, 2 control groups" in find(engine, leased.record.lease_id)

@@ -9,9 +9,11 @@ from mlcd.spec import parse_train
 
 pages = script("run_pages")
 README = ROOT / "README.md"
-SIMULATED = [DOCS / "index.md"]
+TUTORIALS = DOCS / "tutorials"
+OWN_SCRIPT = TUTORIALS / "own-script.md"
+SIMULATED = [DOCS / "index.md", TUTORIALS / "functions.md", TUTORIALS / "ci.md", TUTORIALS / "aws.md"]
 """Pages whose commands take seconds, and need nothing."""
-REAL = [README]
+REAL = [README, TUTORIALS / "serving.md"]
 """Pages that train or serve on this machine."""
 
 
@@ -37,6 +39,25 @@ def test_the_commands_run_on_this_machine(page: Path, tmp_path: Path) -> None:
     check(page, tmp_path)
 
 
+@pytest.mark.nodes
+@pytest.mark.waits
+def test_the_script_of_the_tutorial_is_searched_and_trained(tmp_path: Path) -> None:
+    """Its commands as written, on a fraction of its training."""
+    page = text(OWN_SCRIPT)
+    for written, short in (("20_000 * 60", "20_000 * 2"), ("epochs: 60", "epochs: 2"), ("minutes: 0.25", "minutes: 1")):
+        assert page.count(written) == 1
+        page = page.replace(written, short)
+    (tmp_path / "work").mkdir()
+    ran = pages.run(page, tmp_path / "work", pages.environment(tmp_path / "home"))
+    assert (Path(ran[-1].printed.strip().replace("~/.mlcd", str(tmp_path / "home"))) / "model.pt").exists()
+
+
+@pytest.mark.extra
+@pytest.mark.nodes
+def test_the_tutorial_runs_whole(tmp_path: Path) -> None:
+    check(OWN_SCRIPT, tmp_path)
+
+
 def test_the_readme_is_short_and_its_jobs_are_jobs() -> None:
     page = text(README)
     assert len(page.splitlines()) < 150
@@ -44,6 +65,24 @@ def test_the_readme_is_short_and_its_jobs_are_jobs() -> None:
     assert len(jobs) == 2
     for job in jobs:
         parse_train(job)
+
+
+def test_every_tutorial_is_run_or_needs_a_cluster() -> None:
+    run = {*SIMULATED, *REAL, OWN_SCRIPT, TUTORIALS / "slurm.md"}
+    assert set(TUTORIALS.glob("*.md")) <= run
+    for page in TUTORIALS.glob("*.md"):
+        jobs = [block for block in pages.blocks(text(page)) if block.file and block.file.endswith(".yaml")]
+        assert jobs, page
+    (slurm,) = [block.text for block in pages.blocks(text(TUTORIALS / "slurm.md")) if block.file]
+    assert parse_train(slurm).resources.infra == "slurm"
+
+
+def test_the_notebook_page_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path))
+    names: dict[str, object] = {}
+    for block in pages.blocks(text(DOCS / "how-to" / "notebooks.md")):
+        exec(compile(block.text, "notebooks.md", "exec"), names)
+    assert len(names["frame"]) == len(names["result"].trials)  # type: ignore[arg-type,attr-defined]
 
 
 def test_a_command_that_fails_fails_the_page(tmp_path: Path) -> None:

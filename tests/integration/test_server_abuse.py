@@ -178,28 +178,36 @@ class TestTime:
         assert works(server)
 
     def test_others_are_answered_while_a_large_body_is_read(self, server: RunningServer, model: Path) -> None:
-        """Each of many small requests takes less than the large one: none waits for it."""
+        """Each of many small requests takes less than the large one: none waits for it.
+
+        On a busy machine a request may be late for another reason, so one large body of five is enough. If requests
+        waited for it, they would wait for each.
+        """
         count = 400_000
         text = post(raw_body("[" + ",".join(["1.5"] * count) + "]", f"[1, {count}]"))
-        options = ServerOptions(model=model, sizes={"length": 4})
-        with start_server(options) as roomy, connected(roomy) as large:
-            connection = http.client.HTTPConnection("127.0.0.1", port_of(roomy), timeout=LONG)
-            began = time.monotonic()
-            large.sendall(text)
-            large.setblocking(False)
-            longest, answered = 0.0, 0
-            while True:
-                with contextlib.suppress(BlockingIOError):
-                    assert large.recv(12) == b"HTTP/1.1 200"
-                    break
-                sent = time.monotonic()
-                connection.request("POST", "/v2/models/m/infer", body_of())
-                assert connection.getresponse().read()
-                longest, answered = max(longest, time.monotonic() - sent), answered + 1
-            whole = time.monotonic() - began
-            connection.close()
-        assert answered >= 5
-        assert longest < whole / 2
+        with start_server(ServerOptions(model=model, sizes={"length": 4})) as roomy:
+            assert any(is_answered_beside(roomy, text) for _ in range(5))
+
+
+def is_answered_beside(server: RunningServer, large_request: bytes) -> bool:
+    """Whether at least five small requests are answered in the time of a large one, each in less than half of it."""
+    with connected(server) as large:
+        connection = http.client.HTTPConnection("127.0.0.1", port_of(server), timeout=LONG)
+        began = time.monotonic()
+        large.sendall(large_request)
+        large.setblocking(False)
+        longest, answered = 0.0, 0
+        while True:
+            with contextlib.suppress(BlockingIOError):
+                assert large.recv(12) == b"HTTP/1.1 200"
+                break
+            sent = time.monotonic()
+            connection.request("POST", "/v2/models/m/infer", body_of())
+            assert connection.getresponse().read()
+            longest, answered = max(longest, time.monotonic() - sent), answered + 1
+        whole = time.monotonic() - began
+        connection.close()
+    return answered >= 5 and longest < whole / 2
 
 
 class TestNumberOfClients:

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from tests.property.test_search_property import a_search, check_limits
 from tests.synthetic import driven, make_engine
 
+from mlcd.clouds.provider import Cloud
 from mlcd.clouds.wrappers import NoisyRun, SlowerRun
 from mlcd.events import Event
+from mlcd.problem import Problem
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role
@@ -20,14 +22,19 @@ from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 
 
+def beside_search(seed: int, *, allowance: float = 0.0) -> tuple[Problem, Cloud, str, int]:
+    """A problem with a training beside its trials, a cloud, a strategy, and how many trials at once."""
+    rng = random.Random(f"beside|{seed}")
+    problem, cloud, text, parallel = a_search(rng)
+    restart = rng.choice((0.0, 60.0, 300.0))
+    return replace(problem, beside=True, restart_seconds=restart, slowdown=allowance), cloud, text, parallel
+
+
 def run_beside(
     seed: int, *, slower: float = 0.0, allowance: float = 0.0, run_noise: float = 0.0
 ) -> tuple[SearchRun, list[Event]]:
     """A search beside its training; final runs are `slower` than trials, with `allowance` for that, or differ."""
-    rng = random.Random(f"beside|{seed}")
-    problem, cloud, text, parallel = a_search(rng)
-    restart = rng.choice((0.0, 60.0, 300.0))
-    problem = replace(problem, beside=True, restart_seconds=restart, slowdown=allowance)
+    problem, cloud, text, parallel = beside_search(seed, allowance=allowance)
     if slower:
         cloud = SlowerRun(cloud, share=slower)
     if run_noise:
@@ -49,16 +56,35 @@ def check_books(run: SearchRun) -> None:
         assert step.outcome.seconds <= step.authorised_seconds * (1 + 1e-9)
 
 
-@settings(max_examples=200, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
+def check_open(run: SearchRun) -> None:
+    """Whenever a round starts, everything that is open then was authorised together: its sum is within the limits."""
+    goal = run.problem.goal
+    for number in sorted({step.round for step in run.steps}):
+        started = [step for step in run.steps if step.round == number]
+        before = sum(s.outcome.usd.micros for s in run.steps if s.round < number and s.outcome is not None)
+        if goal.budget is not None:
+            assert before + sum(step.authorised_usd.micros for step in started) <= goal.budget.micros
+        if goal.deadline_seconds is not None:
+            longest = max(step.started_seconds + step.authorised_seconds for step in started)
+            assert longest <= goal.deadline_seconds * (1 + 1e-9)
+
+
+@settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
           suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
 @given(st.integers(0, 2**32))
 def test_a_search_beside_its_training_keeps_its_promise(seed: int) -> None:
+    kept_promise(seed)
+
+
+def kept_promise(seed: int) -> SearchRun:
     run, events = run_beside(seed)
     check_limits(run, events)
     check_books(run)
+    check_open(run)
     assert run.status.is_final
     if any(step.role is Role.TRAINING for step in run.steps):
         assert run.status is Status.DONE
+    return run
 
 
 @settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
@@ -91,10 +117,10 @@ def test_trainings_that_differ_from_their_trials_never_cost_more_than_the_budget
         assert budget is None or step.authorised_usd <= budget
 
 
-def test_the_searches_cover_what_can_happen() -> None:
+def test_150_searches_keep_their_promise_and_cover_what_can_happen() -> None:
     seen: Counter[str] = Counter()
     for seed in range(150):
-        run, _ = run_beside(seed)
+        run = kept_promise(seed)
         seen[run.status] += 1
         for step in run.steps:
             if step.role is Role.TRAINING:

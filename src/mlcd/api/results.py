@@ -172,6 +172,14 @@ class ServerlessResult(_Shown):
         """The completed epochs with functions, loss, time and money; see also `record.failed_epochs`."""
         return self.record.epochs
 
+    @property
+    def model(self) -> Path | None:
+        """The trained model: its parameters as one float32 vector, for numpy.load. None if nothing was really trained.
+
+        PyTorch: torch.nn.utils.vector_to_parameters(torch.from_numpy(numpy.load(path)), module.parameters())
+        """
+        return Path(self.record.model_file) if self.record.model_file else None
+
     def __repr__(self) -> str:
         loss = f", loss {self.epochs[-1].loss:.4g}" if self.epochs else ""
         return f"<ServerlessResult {self.run_id}: {self.status} after {plural(len(self.epochs), 'epoch')}{loss}>"

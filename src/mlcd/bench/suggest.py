@@ -26,8 +26,9 @@ from mlcd.units import ZERO
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuggestTimes:
-    """As `mlcd bench suggest -o json` prints it; sklearn_median_ms is None where scikit-learn is not installed."""
+    """As `mlcd bench suggest -o json` prints it; sklearn_median_ms is None where scikit-learn was not timed."""
 
+    strategy: str
     candidates: int
     observations: int
     median_ms: float
@@ -35,8 +36,19 @@ class SuggestTimes:
     sklearn_median_ms: float | None
 
 
-def time_suggest(*, candidates: int, observations: int, repeats: int = 15, seed: int = 0) -> SuggestTimes:
+def time_suggest(
+    *,
+    candidates: int,
+    observations: int,
+    repeats: int = 15,
+    seed: int = 0,
+    strategy_text: str = "auto",
+    with_sklearn: bool = True,
+) -> SuggestTimes:
     """Time both in turns in one process, so that other load on the machine slows both alike.
+
+    strategy_text  as a user writes it; heterbo:start=1 is heterbo without first looks at every type
+    with_sklearn   whether scikit-learn is timed, where it is installed
 
     Each repeat has a new random history. Ours starts from the fit of all trials but the last (as in a search), refits
     and scores all candidates. scikit-learn fits a Matern 5/2 kernel with a length per feature and noise, from as many
@@ -44,12 +56,12 @@ def time_suggest(*, candidates: int, observations: int, repeats: int = 15, seed:
     """
     problem, cloud = _problem(candidates)
     ours, theirs = [], []
-    with_sklearn = find_spec("sklearn") is not None
+    with_sklearn = with_sklearn and find_spec("sklearn") is not None
     for repeat in range(repeats):
         history = _history(problem, cloud, observations, seed + repeat)
-        decider = SearchDecider(strategy=strategy("heterbo:start=1", seed=repeat), aftermath=TrainingDecider())
+        decider = SearchDecider(strategy=strategy(strategy_text, seed=repeat), aftermath=TrainingDecider())
         for trials in (history.trials[:-1], history.trials):
-            run = after_trials(new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy="heterbo:start=1"), trials)
+            run = after_trials(new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy=strategy_text), trials)
             begun = time.perf_counter()
             decider.round(run, run.step_seconds, 1)
             elapsed = time.perf_counter() - begun
@@ -57,6 +69,7 @@ def time_suggest(*, candidates: int, observations: int, repeats: int = 15, seed:
         if with_sklearn and repeat < max(repeats // 3, 3):
             theirs.append(_sklearn_ms(problem.space, history))
     return SuggestTimes(
+        strategy=strategy_text,
         candidates=len(problem.space),
         observations=observations,
         median_ms=float(np.median(ours)),

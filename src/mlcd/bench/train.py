@@ -8,12 +8,13 @@ from typing import Literal
 
 import numpy as np
 
-from mlcd.bench.case import GoalKind, TrainRow, is_unseen, row, search_with
+from mlcd.bench.case import GoalKind, TrainRow, TrainTruth, is_unseen, row, search_with
 from mlcd.bench.oracle import Oracle
 from mlcd.bench.protocol import BUDGET_FACTOR, DEADLINE_FACTOR, TrainProtocol, Work
 from mlcd.bench.tasks import run_tasks
 from mlcd.bench.workloads import Source, case_of, other_jobs, sim_workloads, table_workloads
 from mlcd.errors import BadInput
+from mlcd.run.run import SearchRun
 from mlcd.search.registry import strategy, strategy_class
 from mlcd.search.strategy import Strategy
 
@@ -129,7 +130,7 @@ def _sources(comparison: TrainComparison) -> Sequence[Source]:
 
 
 def _run(comparison: TrainComparison, source: Source, hours: float, text: str, seed: int) -> TrainRow | None:
-    return run_one(
+    found = run_one(
         source,
         comparison.protocol(hours),
         kind=comparison.goal,
@@ -138,6 +139,16 @@ def _run(comparison: TrainComparison, source: Source, hours: float, text: str, s
         parallel=comparison.parallel,
         known=_all_sources(comparison, text),
     )
+    return None if found is None else found.row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """A run with the truth that it is judged by, and its row."""
+
+    truth: TrainTruth
+    run: SearchRun
+    row: TrainRow
 
 
 def run_one(
@@ -149,7 +160,7 @@ def run_one(
     seed: int,
     parallel: int = 1,
     known: Sequence[Source] = (),
-) -> TrainRow | None:
+) -> Searched | None:
     """One run of a workload under a protocol; None where no configuration's training fits the limits.
 
     known  workloads that a strategy may have learnt from; the one that is run, and its kin, are taken out here
@@ -165,7 +176,7 @@ def run_one(
     else:
         chosen = strategy(strategy_text, seed=seed, others=other_jobs(source, known, problem))
     record = search_with(chosen, problem, cloud, name=strategy_text, seed=seed, parallel=parallel)
-    return row(truth, record, kind=kind, protocol=protocol, optimum=optimum)
+    return Searched(truth=truth, run=record, row=row(truth, record, kind=kind, protocol=protocol, optimum=optimum))
 
 
 def summarise(rows: Sequence[TrainRow], *, pool_hours: bool = False) -> list[TrainSummary]:

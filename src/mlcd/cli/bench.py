@@ -152,17 +152,18 @@ def train(  # noqa: PLR0917 - click passes options by name
 @click.option("--candidates", type=click.IntRange(62, 200_000), default=3100, help="Configurations to choose from.")
 @click.option("--observations", type=click.IntRange(2, 1000), default=30, help="Trials so far.")
 @click.option("--repeats", type=click.IntRange(3, 10_000), default=15, help="Timings; the median is reported.")
+@click.option("--strategy", default="auto", help="Strategy, with options.")
 @output_option
-def suggest(candidates: int, observations: int, repeats: int, output: str) -> None:
+def suggest(candidates: int, observations: int, repeats: int, strategy: str, output: str) -> None:
     """Measure the time of one suggestion, including the refit of hyperparameters."""
     from mlcd.bench.suggest import time_suggest
 
-    times = time_suggest(candidates=candidates, observations=observations, repeats=repeats)
+    times = time_suggest(candidates=candidates, observations=observations, repeats=repeats, strategy_text=strategy)
     if output == "json":
         print_json(asdict(times))
         return
     click.echo(
-        f"one suggestion over {times.candidates} candidates after {times.observations} trials:"
+        f"one suggestion of {times.strategy} over {times.candidates} candidates after {times.observations} trials:"
         f" median {times.median_ms:.1f} ms, 95th percentile {times.p95_ms:.1f} ms"
     )
     if times.sklearn_median_ms is None:

@@ -98,6 +98,7 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
         ["budget", "none" if goal.budget is None else f"{goal.budget}, search and training together"],
         ["deadline", "none" if goal.deadline_seconds is None else f"{format_seconds(goal.deadline_seconds)} in all"],
         ["strategy", f"{prepared.strategy}, at most {problem.max_trials} trials, {prepared.parallel} at a time"],
+        ["a trial's work", _WORKS[_work(problem)]],
         ["a trial, planned", f"{low} .. {high}"],
         ["a trial, at worst", f"{worst_low} .. {worst_high}, {shortest} .. {longest}"],
         ["within the limits", f"a first trial of {look.allowed:,} of them"],
@@ -123,6 +124,17 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
     else:
         items.append(Line(f"{prepared.strategy} chooses without trials."))
     return items
+
+
+_WORKS = {
+    "thrown": "is thrown away: the training follows the search, from its beginning",
+    "kept": "is kept: each trial goes on with the training where the last one stopped",
+    "beside": "is kept until the training runs; it starts on the first deployment that fits, and trials run beside it",
+}
+
+
+def _work(problem: Problem) -> str:
+    return "beside" if problem.beside else "kept" if problem.keeps_work else "thrown"
 
 
 def _expected_row(each: Expected) -> list[str]:
@@ -153,6 +165,7 @@ def _json(prepared: Prepared[Problem], look: _FirstLook) -> dict[str, object]:
         "strategy": prepared.strategy,
         "max_trials": problem.max_trials,
         "parallel": prepared.parallel,
+        "work": _work(problem),
         "notes": list(prepared.notes),
         "configurations": len(problem.space),
         "configurations_within_limits": look.allowed,

@@ -1,9 +1,11 @@
 """Output that the commands share: the -o option, results on standard output, progress on standard error."""
 
+import csv
+import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 import click
 
 from mlcd.errors import BadInput
-from mlcd.untrusted import Malformed, expanded
+from mlcd.untrusted import Malformed, expanded, on_one_line
 
 if TYPE_CHECKING:
     from mlcd.events import Observer
@@ -28,6 +30,17 @@ def output_option(function: Callable[..., Any]) -> Callable[..., Any]:
         type=click.Choice(["text", "json"]),
         default="text",
         help="Output for people (text) or programs (json).",
+    )(function)
+
+
+def rows_option(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`-o text|json|csv` as the argument `output`, for commands that list things."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice(["text", "json", "csv"]),
+        default="text",
+        help="Output for people (text), programs (json) or spreadsheets (csv).",
     )(function)
 
 
@@ -77,6 +90,23 @@ def print_json(value: object) -> None:
 
 
 _NOT_ASCII = re.compile(r"[^\n\x20-\x7e]")
+
+
+def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
+    """A line with the names of the first row's fields, then a line a row, on standard output. Nothing without rows.
+
+    What a spreadsheet would take for a formula is written as text.
+    """
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows([list(rows[0])] if rows else [])
+    writer.writerows([[_cell(value) for value in row.values()] for row in rows])
+    click.echo(text.getvalue(), nl=False)
+
+
+def _cell(value: object) -> str:
+    text = "" if value is None else on_one_line(str(value).lower() if isinstance(value, bool) else str(value))
+    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
 
 
 def print_run(run: "Run[Any]", output: str, **extra: object) -> None:

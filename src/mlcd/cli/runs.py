@@ -5,7 +5,7 @@ import click
 
 from mlcd.cli.complete import complete_runs
 from mlcd.cli.examples import examples
-from mlcd.cli.output import RunName, output_option, print_json, print_text, table
+from mlcd.cli.output import RunName, output_option, print_csv, print_json, print_text, rows_option, table
 from mlcd.errors import BadInput, nearest
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ KINDS = ("train", "serve", "serverless")
 @click.option("--on", metavar="INFRA", help="Only runs on this cloud, or a glob such as 'sim/*'.")
 @click.option("--name", metavar="GLOB", help="Only runs whose name matches, such as 'resnet*'.")
 @click.option("-n", "--last", metavar="N", type=click.IntRange(1), help="Only the newest N.")
-@output_option
+@rows_option
 @click.pass_context
 def runs(
     ctx: click.Context,
@@ -43,7 +43,7 @@ def runs(
     if ctx.invoked_subcommand is not None:
         return
     if restore:
-        _restore(output)
+        _restore("text" if output == "csv" else output)
         return
     from mlcd.store.store import Store, home
 
@@ -60,6 +60,8 @@ def runs(
     ][:last]
     if output == "json":
         print_json({"runs": [run_row(run, live) for run in shown]})
+    elif output == "csv":
+        print_csv([run_row(run, live) for run in shown])
     elif not every:
         print_text(f"There are no runs in {home()} yet. Start with: mlcd demo")
     elif not shown:
@@ -94,7 +96,7 @@ def _known_status(name: str) -> str:
 
 
 def run_row(run: "RunSummary", live: set[str]) -> dict[str, Any]:
-    """One run as JSON."""
+    """One run as JSON, and as a line of CSV."""
     return {
         "run_id": run.run_id,
         "kind": run.kind,

@@ -8,13 +8,14 @@ from typing import Protocol
 from mlcd.deciders.account import Account, Accounts
 from mlcd.deciders.decision import Conclude, Decision, End, Start
 from mlcd.deciders.training import is_certain, place_beside, plan_taken, stretch_at
-from mlcd.deciders.watched import seconds_to_better
+from mlcd.deciders.watched import seconds_per_usd, seconds_to_better
 from mlcd.errors import BadInput
 from mlcd.goal import Objective
 from mlcd.ledger import Ledger
 from mlcd.models.speed import speed_model
 from mlcd.problem import Problem
 from mlcd.relaxation import relaxations
+from mlcd.run.attempt import Ending
 from mlcd.run.authorisation import Refusal
 from mlcd.run.findings import Z95
 from mlcd.run.money import Money
@@ -26,6 +27,7 @@ from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History, Measurement, Suggestion
+from mlcd.trial.watched import best_watched
 from mlcd.units import MOST_SECONDS, ZERO, format_seconds
 
 MODEL_TRIALS = 100
@@ -102,16 +104,25 @@ class SearchDecider:
         return self._authorised(ledger, *self._wanted(ledger, room))
 
     def choice(self, run: SearchRun, elapsed_seconds: float) -> Plan | None:
-        """What would be chosen if the search ended now. If the limits are kept: measured, and certain to fit."""
+        """What would be chosen if the search ended now. If the limits are kept: measured, and certain to fit.
+
+        Or expected to fit, where the training is watched (mlcd.trial.watched).
+        """
         account = self.accounts.at(run, elapsed_seconds)
         ledger = account.ledger
         if run.final is not None:
             return plan_taken(run.final)
         if run.attempts:  # the training has begun
             return account.training or place_beside(account)
-        plan = self.strategy.recommend(ledger.problem, ledger.history, ledger.remaining())
-        if plan is None or not ledger.guarded:
+        remaining = ledger.remaining()
+        plan = self.strategy.recommend(ledger.problem, ledger.history, remaining)
+        if not ledger.guarded:
             return plan
+        better = best_watched(ledger.problem, ledger.history, remaining, plan)
+        if better is not None:
+            return better.plan
+        if plan is None:
+            return None
         measured = {trial.config for trial in ledger.history.measured}
         if plan.config not in measured or isinstance(ledger.authorise_run(plan), Refusal):
             return None
@@ -140,10 +151,12 @@ class SearchDecider:
             requests, stopped = self._authorised(ledger, *self._wanted(ledger, count))
             if requests or place is None:
                 return requests, stopped
-        if account.guarded and not is_certain(account, place):  # nothing else runs until it is
+        attempts = account.run.attempts
+        restarts = bool(attempts) and attempts[-1].ending is Ending.RESTARTED
+        if restarts or (account.guarded and not is_certain(account, place)):  # nothing else runs until that is settled
             stretch = stretch_at(account, place)
             return ((stretch,), "") if stretch is not None else ((), "the training takes all that is left")
-        beside = replace(account.ledger, training=place)
+        beside = replace(account.ledger, training=place, seconds_per_usd=seconds_per_usd(account, place))
         requests, stopped = self._authorised(beside, *self._wanted(beside, room))
         goes_on = requests or seconds_to_better(account, place) is not None or self._has_hope(beside, place)
         stretch = stretch_at(account, place) if goes_on else None

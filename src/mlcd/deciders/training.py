@@ -11,6 +11,7 @@ from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, best, plans, tie
+from mlcd.trial.watched import best_watched
 from mlcd.units import HOUR, ZERO
 
 
@@ -134,7 +135,11 @@ def _next_plan(account: Account, ended: Attempt) -> Plan | None:
     same_place = ended.ending in (Ending.RESTARTED, Ending.LOST, Ending.INTERRUPTED)
     if same_place and same is not None and remaining.fits(same):
         return same
-    return best(account.remaining, admissible(account, plans(account.remaining, account.restarting)))
+    certain = best(account.remaining, admissible(account, plans(account.remaining, account.restarting)))
+    if account.run.verdict is None:
+        return certain
+    better = best_watched(account.remaining, account.restarting, remaining, certain)
+    return certain if better is None else better.plan
 
 
 def _ended_seconds(account: Account) -> float:

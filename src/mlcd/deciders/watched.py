@@ -91,6 +91,20 @@ def seconds_to_better(account: Account, stay: Plan) -> float | None:
     return found
 
 
+def seconds_per_usd(account: Account, stay: Plan) -> float:
+    """How much sooner the training ends for every dollar more: see Remaining."""
+    left, problem = account.ledger.usd_left, account.remaining
+    if left is None:
+        return 0.0
+    quicker = (
+        plan
+        for plan in plans(problem, account.restarting)
+        if plan.seconds < stay.seconds * (1 - tie(problem)) and plan.worst_usd > left and plan.usd > stay.usd
+    )
+    rates = ((stay.seconds - plan.seconds) / (plan.usd - stay.usd).dollars for plan in quicker)
+    return max(rates, default=0.0)
+
+
 def _share_left(left: Usd | float, stay: Usd | float, need: Usd | float) -> float:
     """The largest share r of the work for which `need` x r remains after 1 - r of it was done where the training is."""
     at_hand, used, needed = (x.dollars if isinstance(x, Usd) else x for x in (left, stay, need))

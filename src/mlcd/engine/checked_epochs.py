@@ -3,7 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
-from typing import Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
 
 from mlcd.clouds.functions.provider import EpochFailed, EpochOrder, FunctionCloud
 from mlcd.engine.checked import (
@@ -21,6 +23,9 @@ from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch, Phase
 from mlcd.units import Usd, format_seconds
 from mlcd.untrusted import Malformed, printable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 MOST_LOSS = 1e30
 """The largest loss that an epoch may have."""
@@ -54,6 +59,15 @@ class Itemised(Protocol):
 
     @property
     def calls(self) -> tuple[FunctionCall, ...]: ...  # noqa: D102
+
+
+@runtime_checkable
+class KeepsParameters(Protocol):
+    """A function cloud that really trains a model."""
+
+    def parameters(self, run_id: str, number: int) -> bytes:
+        """The model's parameters after an epoch: float32, little-endian."""
+        ...
 
 
 @dataclass(kw_only=True)
@@ -120,6 +134,24 @@ class CheckedFunctions:
         except (Exception, SystemExit) as error:  # somebody else's cloud
             self.warn(f"the cloud {cloud_name(cloud)} raised {text_of(error)}: the epoch is charged in full")
         return None, (), order.usd
+
+    def parameters(self, run_id: str, number: int) -> "NDArray[np.float32] | None":
+        """See KeepsParameters; None where the cloud keeps none. Raises ProviderError for whatever goes wrong."""
+        cloud = self.cloud
+        if not isinstance(cloud, KeepsParameters):
+            return None
+        what = f"the cloud {cloud_name(cloud)}: parameters()"
+        try:
+            data = instance_of(cloud.parameters(run_id, number), bytes, "the answer")
+        except MlcdError:
+            raise
+        except Malformed as problem:
+            raise ProviderError(f"{what}: {problem}") from problem
+        except (Exception, SystemExit) as error:  # somebody else's cloud
+            raise ProviderError(f"{what} raised {text_of(error)}") from error
+        if not data or len(data) % 4:
+            raise ProviderError(f"{what} returned {len(data)} bytes, which are no float32")
+        return np.frombuffer(data, dtype="<f4").astype(np.float32)
 
     # ---- inside
 

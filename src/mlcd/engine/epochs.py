@@ -1,6 +1,10 @@
 """Epochs of a training on functions."""
 
+import io
 from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
 
 from mlcd.clouds.functions.provider import EpochOrder, FunctionCloud
 from mlcd.engine.checked import cloud_name, is_simulated
@@ -10,7 +14,8 @@ from mlcd.engine.watchdog import Bounds, Overdue, abandoned, watched
 from mlcd.errors import ProviderError
 from mlcd.events import Warned
 from mlcd.functions import FunctionProblem
-from mlcd.run.run import EpochRun
+from mlcd.home import private_folder, write_private
+from mlcd.run.run import MODEL_FILE, EpochRun
 from mlcd.run.step import Step
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch
@@ -87,6 +92,16 @@ class EpochPerformer:
             message=INTERRUPTED if interrupted else f"mlcd ended before the epoch did{assumed}",
             lost=True,
         )
+
+    def hand_over(self, run: EpochRun, folder: Path) -> None:
+        """Write the trained model, as MODEL_FILE; nothing where none was trained. See HandsOver."""
+        if not run.epochs or self.simulated:
+            return
+        found = CheckedFunctions(cloud=self.cloud).parameters(run.run_id, run.epochs[-1].number)
+        if found is not None:
+            data = io.BytesIO()
+            np.save(data, found, allow_pickle=False)
+            write_private(private_folder(folder) / MODEL_FILE, data.getvalue())
 
     def calls(self) -> tuple[FunctionCall, ...]:
         """See Performer."""

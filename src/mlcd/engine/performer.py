@@ -3,7 +3,8 @@
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from pathlib import Path
+from typing import Generic, Protocol, TypeVar, runtime_checkable
 
 from mlcd.engine import clock
 from mlcd.events import Event
@@ -75,6 +76,15 @@ class Performer(Protocol[P_contra]):
 
     def calls(self) -> tuple[FunctionCall, ...]:
         """The function calls of the last step, if it was an epoch and the cloud lists them."""
+        ...
+
+
+@runtime_checkable
+class HandsOver(Protocol[P_contra]):
+    """A performer that has something to hand over when a run has ended, besides what its steps brought."""
+
+    def hand_over(self, run: Run[P_contra], folder: Path) -> None:
+        """Write it into `folder`, the run's outputs. Raises ProviderError, OSError."""
         ...
 
 

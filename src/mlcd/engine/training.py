@@ -27,6 +27,7 @@ from mlcd.run.step import Role, Step
 from mlcd.search.strategy import Elastic
 from mlcd.trial.plan import STOP_SECONDS, Plan, Remaining, best_fitting, stop_at
 from mlcd.trial.trial import FailureKind, History, Learned, Measurement
+from mlcd.trial.watched import Watched, watched
 from mlcd.trial.work_done import Stretch
 from mlcd.units import HOUR, ZERO, Usd, format_seconds
 
@@ -59,6 +60,8 @@ class Training:
     _ends_early: bool = field(default=False, init=False)
     """Whether its nodes end themselves before the budget is used up."""
     _next_plan: Plan | None = field(default=None, init=False)
+    _is_proven: bool = field(default=False, init=False)
+    """Whether it was watched long enough."""
 
     def run(self) -> Attempt:
         """Train until done, moved, restarted, stopped or failed. Raises Interrupted, ProviderError."""
@@ -157,7 +160,8 @@ class Training:
             again = self._may_restart(self._saved_samples)
             return self._broken(seconds, str(hung), self._saved_samples, again=again)
         except LeaseFailed as failed:
-            again = failed.kind.is_transient and self._may_restart(failed.reached_samples)
+            crowded = failed.kind is FailureKind.CAPACITY and self._has_trials  # they may have what it needs
+            again = (failed.kind.is_transient or crowded) and self._may_restart(failed.reached_samples)
             seconds = max(failed.seconds - begun, 0.0)
             broken = self._broken(seconds, failed.message, failed.reached_samples, again=again, billed=failed.billed)
             return replace(broken, ending=Ending.OVERRAN) if failed.kind is FailureKind.OVERRAN else broken
@@ -237,6 +241,11 @@ class Training:
             ending = self._after_stretch(beside, samples, speed)
             settled = Settled(seconds=beside, reached_samples=self._base_samples + samples)
             return replace(self._ended(settled, watch, ending, []), samples_per_second=speed)
+        if self._way_back is not None and watch.last.seconds >= self._way_back.seconds and not self._is_proven:
+            self._is_proven = True
+            moved = self._too_slow(self._way_back, watch)
+            if moved is not None:
+                return moved
         if watch.is_over_budget:
             seconds = stop_at(watch.seconds_left)
             samples = watch.samples_before(seconds)
@@ -248,6 +257,36 @@ class Training:
             self._tell(1.0, usd, done)
             return Attempt(config=self.step.config, seconds=done, usd=usd)
         return None
+
+    @cached_property
+    def _way_back(self) -> Watched | None:
+        """How this attempt is watched, if it is not certain to fit; None if it is."""
+        if self._run.verdict is None:
+            return None
+        ledger = self._at_start.ledger
+        found = watched(ledger.problem, ledger.history, ledger.remaining())
+        return next((each for each in found if each.plan.config == self.step.config), None)
+
+    def _too_slow(self, way_back: Watched, watch: AttemptWatch) -> Attempt | None:
+        """The attempt, if its own speed shows when it was watched long enough that it does not fit."""
+        seconds = way_back.seconds
+        samples = watch.samples_before(seconds)
+        trained = seconds - watch.startup_seconds
+        if samples > 0 and trained > 0:
+            end = seconds + (watch.work - samples) * trained / samples * (1 + self._run.problem.slowdown)
+            speed = samples / trained * self._run.problem.stretch_of(self.step.config)
+        else:
+            end, speed = math.inf, None
+        deadline = self._run.problem.goal.deadline_seconds
+        limit = min(watch.seconds_left, math.inf if deadline is None else deadline - self.step.started_seconds)
+        if end <= limit:
+            return None
+        self._next_plan = way_back.fallback
+        where = "nothing else fits" if way_back.fallback is None else f"continues on {way_back.fallback.config}"
+        kept = self._run.problem.keeps_work or self._run.problem.beside
+        settled = Settled(seconds=seconds, reached_samples=self._base_samples + samples if kept else 0.0)
+        ending = Ending.MOVED, f"{self.step.config} {_ends(end, limit)}; {where}"
+        return replace(self._ended(settled, watch, ending, []), samples_per_second=speed)
 
     def _charge(self, seconds: float) -> Usd:
         """The cost of this stretch, so that all stretches of an attempt cost what it costs in one piece."""
@@ -321,20 +360,22 @@ class Training:
     def _ended(
         self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str], heard: list[Reading]
     ) -> Attempt:
+        done = ending[0] is Ending.DONE
+        unsaved = self._run.reached_samples + watch.last.samples  # what a job without checkpoints did
         return Attempt(
             config=self.step.config,
             seconds=settled.seconds,
             usd=self._charge(settled.seconds),
             ending=ending[0],
-            reached_samples=settled.reached_samples,
+            reached_samples=settled.reached_samples or (unsaved if done else 0.0),
             samples_per_second=watch.speed(),
             message=ending[1],
             next_plan=self._next_plan,
             noise_scale=noise_scale(heard),
             learned=self._learned(heard),
             node_metrics=settled.node_metrics,
-            missing_outputs=settled.missing_outputs if ending[0] is Ending.DONE else (),
-            kept_folder=settled.kept_folder if ending[0] is Ending.DONE else "",
+            missing_outputs=settled.missing_outputs if done else (),
+            kept_folder=settled.kept_folder if done else "",
         )
 
     # ---- decisions
@@ -413,10 +454,12 @@ class Training:
     def _better(self, watch: AttemptWatch) -> Plan | None:
         """The best other measured deployment that fits if this attempt stops now with its work saved."""
         speed = watch.speed()
-        if speed is None or not self._saves_work():
+        saves = self._saves_work()
+        if speed is None or not (saves or self._way_back is not None):
             return None
         account, config = self._account, self.step.config
-        problem = account.remaining.with_work_done(watch.last.samples * account.remaining.worth(config))
+        saved = watch.last.samples if saves else 0.0
+        problem = account.remaining.with_work_done(saved * account.remaining.worth(config))
         kept = tuple(t for t in account.history if not (isinstance(t, Measurement) and t.config == config))
         ledger = account.ledger
         spent = self.step.price.for_seconds(watch.last.seconds + STOP_SECONDS)

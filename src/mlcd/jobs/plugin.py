@@ -94,8 +94,10 @@ def _offered(spec: TrainSpec, offer: CloudOffer) -> ResolvedJob:
     if not offer.cloud.simulated and spec.search.work not in (None, "thrown"):
         allowed = "thrown: the plug-in's cloud does not say whether it keeps checkpoints"
         raise spec.error("search.work", "is not offered there", value=spec.search.work, allowed=allowed)
+    if offer.cloud.simulated:
+        problem = with_work(spec, problem, restart_seconds=RESTART_SECONDS, simulated=True)
     return ResolvedJob(
-        problem=with_work(spec, problem, restart_seconds=RESTART_SECONDS, simulated=True),
+        problem=problem,
         cloud=offer.cloud,
         naive=naive_choices(space, prices, ()),
         notes=(*offer.notes, *notes),

@@ -9,8 +9,9 @@ from typing import Any, Generic, cast
 
 from mlcd.deciders.decision import Decider, P
 from mlcd.engine import Engine
-from mlcd.engine.performer import Performer
-from mlcd.events import Observer, RunBegan, RunEnded, ignore
+from mlcd.engine.performer import HandsOver, Performer
+from mlcd.errors import ProviderError
+from mlcd.events import Observer, RunBegan, RunEnded, Warned, ignore
 from mlcd.findings import findings_of
 from mlcd.problem import Problem
 from mlcd.run.header import FunctionFacts, Header, ReusedTrial, ServingFacts
@@ -85,8 +86,8 @@ def begin(prepared: Prepared[P], *, store: Store, observer: Observer = ignore, s
     Raises StoreError, ProviderError, BadInput, and Interrupted on Ctrl-C.
     """
     if search_only and isinstance(prepared.problem, Problem) and prepared.problem.beside:
-        # Nothing is trained yet: the trials are all that runs.
-        prepared = replace(prepared, problem=replace(prepared.problem, beside=False))
+        # Nothing runs beside the trials, so that they are parts of the training.
+        prepared = replace(prepared, problem=replace(prepared.problem, beside=False, keeps_work=True))
     with ExitStack() as leaving:
         performer = prepared.connect(
             prepared.problem, leaving
@@ -136,6 +137,11 @@ def _drive(
     )
     observer(RunBegan(run=run))
     engine.drive()
+    if isinstance(performer, HandsOver) and store.folder is not None and engine.run.status.is_final:
+        try:
+            performer.hand_over(engine.run, store.folder / "work" / run.run_id / "outputs")
+        except (ProviderError, OSError) as error:  # the run has ended all the same
+            observer(Warned(text=f"the trained model was not fetched: {error}"))
     over = cast(Run[P], store.load(run.run_id))
     observer(RunEnded(run=over))
     return over

@@ -78,7 +78,8 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
         problem, remarks = with_batches(spec, problem, prices)
         notes = (*notes, *remarks)
     restart_seconds = LOCAL_RESTART_SECONDS if kind in NOMINAL_PRICE_CLOUDS else RESTART_SECONDS
-    problem = with_work(spec, problem, restart_seconds=restart_seconds, simulated=False)
+    has_room = kind not in NOMINAL_PRICE_CLOUDS  # those share this machine
+    problem = with_work(spec, problem, restart_seconds=restart_seconds, simulated=False, has_room=has_room)
     if kind in NOMINAL_PRICE_CLOUDS:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
     return ResolvedJob(

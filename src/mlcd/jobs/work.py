@@ -11,14 +11,20 @@ LOCAL_RESTART_SECONDS = 10.0
 """The same on this machine, where no node starts: a few seconds to save, and those that PyTorch takes to load."""
 
 
-def with_work(spec: TrainSpec, problem: Problem, *, restart_seconds: float, simulated: bool) -> Problem:
+def with_work(
+    spec: TrainSpec, problem: Problem, *, restart_seconds: float, simulated: bool, has_room: bool = True
+) -> Problem:
     """The problem with the job's `search.work`; `restart_seconds` is the default there, where something is restarted.
 
-    By default, trials of a real job with checkpoints are part of the training, and all others are thrown away.
+    By default the best that the job allows: `thrown` without checkpoints; with them `beside`, and `kept` where the
+    training's end depends on the trials or there is no room for both.
+
+    has_room  whether nodes for a trial and for the training can be had at the same time
 
     Raises SpecError where the job cannot do what it asks for.
     """
-    work = spec.search.work or ("kept" if spec.checkpoints and not simulated else "thrown")
+    allowed = "kept" if problem.batching is not None or problem.target is not None or not has_room else "beside"
+    work = spec.search.work or (allowed if spec.checkpoints else "thrown")
     if work != "thrown" and not spec.checkpoints and not simulated:
         problem_text = f"{work} needs a job that saves its work and continues from it"
         raise spec.error("search.work", problem_text, value=work, allowed="thrown, or add checkpoints: true")

@@ -1,6 +1,7 @@
 """Predicted speed of every configuration after a history: the Gaussian process applied to a problem."""
 
 import math
+import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -84,6 +85,7 @@ class TrendPrior:
     bend     of the square of the doublings: each further doubling brings 2 x bend more, so it is negative
     price    of a type at twice the price
     feature  deviation of the effect of one deviation of a type's feature, whose mean is 0
+    size     of a type of twice the price of another of its family; None: as `price`, whatever the family
     level    ln samples/s of the smallest configuration at the mean price; wide if nothing is known
     peak     of ln of a node's peak by its data sheet, where nodes have accelerators; None: data sheets say nothing
 
@@ -95,6 +97,7 @@ class TrendPrior:
     bend: tuple[float, float] = (-0.06, 0.012)
     price: tuple[float, float] = (0.4, 0.25)
     feature: float = 0.2
+    size: tuple[float, float] | None = None
     level: tuple[float, float] = (0.0, 10.0)
     peak: tuple[float, float] | None = None
 
@@ -106,7 +109,10 @@ def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
     counts, features = encoding.counts, encoding.features
     node_price = np.log2(problem.dollars_per_second / problem.nodes)
     rows = len(problem.space)
-    columns = [np.ones((rows, 1)), counts, counts**2, (node_price - node_price.mean()).reshape(-1, 1), features]
+    family = families(problem)
+    sizes = node_price - _least_of(family, node_price) if prior.size is not None else np.zeros(rows)
+    base = node_price - sizes
+    columns = [np.ones((rows, 1)), counts, counts**2, (base - base.mean()).reshape(-1, 1), features]
     depth = features.shape[1]
     # (rise, bend): nodes are well understood; a batch may matter or not.
     known = [
@@ -121,6 +127,9 @@ def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
         prior.price,
         *[(0.0, prior.feature)] * depth,
     ]
+    if prior.size is not None:
+        columns.append(sizes.reshape(-1, 1))
+        effects.append(prior.size)
     peaks = problem.space.node_tflops
     if prior.peak is not None and peaks is not None:
         columns.append((np.log(peaks) - np.log(peaks).mean()).reshape(-1, 1))
@@ -130,6 +139,29 @@ def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
         effects.append(SIMILAR_SHARE)
     means, deviations = np.array(effects).T
     return gp.Trend(columns=np.hstack(columns), means=means, deviations=deviations)
+
+
+def families(problem: Problem) -> NDArray[np.intp]:
+    """(N,) a number for the family of each configuration's instance type: its name without the last part, the size.
+
+    m5.large and m5.xlarge are of one family, and so are n2-standard-4 and n2-standard-8.
+    """
+    identity = problem.space.encoding.identity
+    seen: dict[str, int] = {}
+    firsts = np.unique(identity, return_index=True)[1]
+    names = (str(problem.space.configs[row].as_dict().get("instance", row)) for row in firsts)
+    return np.array([seen.setdefault(_SIZE.sub("", name), len(seen)) for name in names], dtype=np.intp)[identity]
+
+
+_SIZE = re.compile(r"[.\-_][^.\-_]*$")
+"""The last part of a type's name."""
+
+
+def _least_of(groups: NDArray[np.intp], values: Floats) -> Floats:
+    """(N,) the least value of each one's group."""
+    least = np.full(int(groups.max()) + 1, np.inf)
+    np.minimum.at(least, groups, values)
+    return least[groups]
 
 
 def one_thread() -> AbstractContextManager[object]:

@@ -65,6 +65,11 @@ def instances_text(record: EpochRun) -> str:
     return f"No plain instance would have been better; the nearest is {cheapest.name}: {_at(cheapest)}."
 
 
+def model_text(record: EpochRun) -> str:
+    """Where the trained model is; empty if there is none."""
+    return f"The trained model: {record.model_file} (numpy.load)" if record.model_file else ""
+
+
 def serverless_verdict(record: EpochRun, *, width: int | None = None, colour: bool = False) -> str:
     """The whole answer, without a newline at its end."""
     ended = Style.ANSWER if record.is_target_reached else Style.PLAIN
@@ -75,6 +80,8 @@ def serverless_verdict(record: EpochRun, *, width: int | None = None, colour: bo
         items.append(Line(f"Estimated smallest sufficient budget: {record.smallest_budget}."))
     if record.epoch_steps:
         items += [Line(), Line("Epochs", Style.HEADING), *_epochs(record), Line(), *_receipt(record)]
+    if text := model_text(record):
+        items += [Line(), Line(text)]
     if text := instances_text(record):
         items += [Line(), Line(text)]
         items.append(Line("(An estimate from the functions' processor time; docs/serverless.md says how.)"))

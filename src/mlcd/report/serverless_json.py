@@ -45,6 +45,7 @@ def _result(record: EpochRun) -> ServerlessJson:
         simulated=record.simulated,
         cloud=record.cloud,
         model=record.function_facts.model,
+        model_file=record.model_file or None,
         sync=record.function_facts.sync,
         strategy=record.strategy,
         seed=record.seed,

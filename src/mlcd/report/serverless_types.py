@@ -123,6 +123,9 @@ class ServerlessJson:
     simulated: Annotated[bool, "true if time and money are not real"]
     cloud: Annotated[str, "resources.infra"]
     model: Annotated[str, "what is trained"]
+    model_file: Annotated[
+        str | None, "the trained model: its parameters as one float32 vector, for numpy.load; null if simulated"
+    ]
     sync: Annotated[
         str, Among("hsp", "bsp", "asp", ""), "how functions synchronise; makes no difference on the simulated cloud"
     ]

@@ -22,6 +22,9 @@ from mlcd.units import Usd
 
 P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
 
+MODEL_FILE = "model.npy"
+"""The trained model of a serverless run, in its outputs: all parameters as one vector of float32, for numpy.load."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Run(Generic[P_co]):
@@ -42,6 +45,11 @@ class Run(Generic[P_co]):
     findings: Findings | None = None
     outputs: str = ""
     log: str = ""
+
+    @property
+    def model_file(self) -> str:
+        """Where the trained model of a serverless run is; "" if it was not fetched, or only simulated."""
+        return f"{self.outputs}/{MODEL_FILE}" if self.outputs and self.kind is Kind.SERVERLESS else ""
 
     # ---- how it continues
 

@@ -10,11 +10,12 @@ from mlcd.models.mixed_speed import BELIEFS, Level, MixedModel, as_expected, mix
 from mlcd.problem import Problem
 from mlcd.search.auto_settings import AutoSettings
 from mlcd.search.beside import after_a_trial
-from mlcd.search.candidates import open_rows
+from mlcd.search.candidates import chance_to_run, open_rows
+from mlcd.search.choice_now import choice_now
 from mlcd.search.net_value import NetValues, Setting, net_values
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.search.wording import amount, ending
-from mlcd.trial.plan import Remaining, best_fitting
+from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import History, Suggestion
 
 Mask = NDArray[np.bool_]
@@ -39,8 +40,14 @@ class Auto(MeasuredStrategy):
         level = self._level(problem, history)
         beliefs = BELIEFS if self.settings.mixture else (max(BELIEFS, key=lambda belief: belief.weight),)
         model = mixed_model(problem, history, beliefs, level)
-        incumbent = remaining.training or best_fitting(problem, history, remaining)
-        setting = Setting(problem=problem, remaining=remaining, settings=self.settings, incumbent=incumbent)
+        now = choice_now(problem, history, remaining, watched=self.settings.watched)
+        setting = Setting(
+            problem=problem,
+            remaining=remaining,
+            settings=self.settings,
+            now=now,
+            runs=chance_to_run(problem, history, self.settings.failed_share),
+        )
         if not history.measured and level is None:
             return self._first_looks(setting, model, candidates, count)
         picks: list[Suggestion] = []
@@ -108,7 +115,7 @@ class Auto(MeasuredStrategy):
         problem = setting.problem
         seconds = max(setting.round_seconds, float(problem.planned_trial_seconds[row]))
         target = setting.target
-        if self.settings.round_target and setting.incumbent is not None:
+        if self.settings.round_target and setting.now is not None:
             scale = setting.goal.scale(problem.dollars_per_second)[row]
             expected = float(np.exp(model.mean[row]) * scale)
             target = expected if target is None else min(target, expected)
@@ -122,6 +129,6 @@ def _without(candidates: Mask, row: int) -> Mask:
 
 
 def _reason(setting: Setting, values: NetValues, row: int) -> str:
-    if setting.incumbent is None:
+    if setting.now is None:
         return f"nothing fits yet: a probability of {values.chance[row]:.0%} to fit, at a low price"
     return f"expected to save {amount(setting.problem, float(values.net[row]))} net of its price"

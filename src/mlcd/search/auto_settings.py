@@ -58,7 +58,11 @@ class AutoSettings:
     rest on the thin tails of a model of few trials."""
 
     least_chance: float = 1.0
-    """While nothing measured fits, a trial needs this probability of fitting for the share of the limits it takes."""
+    """While nothing measured fits, a trial needs this probability of fitting for the share of the limits it takes; if
+    none has it, the one with the largest is made."""
+
+    hopeless: float = 0.002
+    """The probability of fitting below which nothing more is tried: eight standard deviations, with the tails above."""
 
     least_gain: float = 0.002
     """A trial that is expected to bring less than this share of the run is not made, even if it is free."""
@@ -66,12 +70,20 @@ class AutoSettings:
     round_target: bool = True
     """Whether the second trial of a round must beat the expected result of the first, as in heterbo."""
 
+    watched: bool = True
+    """Whether a deployment counts that is expected to fit but not certain to: the training is watched, and moves if it
+    turns out too slow (mlcd.trial.watched). `off`: only upper bounds count."""
+
+    failed_share: float = 0.5
+    """Of failures without a known reason, those that come of a deployment that is too small."""
+
     memory: MemoryRules = "named"
     """What running out of memory says about other configurations (mlcd.search.memory_rules)."""
 
     def __post_init__(self) -> None:
         at_least(0, scarcity=self.scarcity, first_scarcity=self.first_scarcity, least_gain=self.least_gain)
-        at_least(0, least_chance=self.least_chance, likely=self.likely)
+        at_least(0, least_chance=self.least_chance, likely=self.likely, hopeless=self.hopeless)
+        at_least(0, failed_share=self.failed_share)
         at_least(1, deadline_runs=self.deadline_runs, budget_runs=self.budget_runs)
         at_least(1, unfinished_runs=self.unfinished_runs, tail_degrees=self.tail_degrees)
         at_least(0.01, level_deviation=self.level_deviation)

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from mlcd.models.footprint import chance_to_fit, too_small
 from mlcd.problem import Problem
@@ -95,6 +96,33 @@ def rising_rows(problem: Problem, history: History, settings: HeterBOSettings) -
             if nearby and fall > settings.bound_sigmas * np.hypot(small.relative_error, large.relative_error):
                 mask &= ~((identity == kind) & (nodes > n2))
     return mask
+
+
+FAILED_SHARE = 0.5
+"""The share of jobs that fail on a configuration because it is too small, of those that fail for an unknown reason."""
+SIZE_DEVIATION = 0.3
+"""Deviation of ln price at which a configuration counts as no larger than a failed one."""
+
+
+def chance_to_run(problem: Problem, history: History, share: float = FAILED_SHARE) -> Floats:
+    """(N,) the probability that the job runs at all, after failures without a known reason.
+
+    A job that fails may need more than the deployment has: those with no larger nodes, by their price, and those that
+    are no larger in all, become less likely. What is at least as large as one that ran will run.
+    """
+    chance = np.ones(len(problem.space))
+    whole = np.log(problem.dollars_per_second)
+    node = whole - np.log(problem.nodes)
+    for failure in history.failures:
+        if failure.kind is not FailureKind.ERROR:
+            continue
+        row = problem.space.index[failure.config]
+        for size in (node, whole):
+            chance *= 1 - share * ndtr((size[row] - size) / SIZE_DEVIATION + 0.5)
+    for trial in history.measured:
+        row = problem.space.index[trial.config]
+        chance = np.where((node >= node[row] - 1e-9) & (whole >= whole[row] - 1e-9), 1.0, chance)
+    return chance
 
 
 def log_seconds_that_fit(problem: Problem, remaining: Remaining) -> Floats:

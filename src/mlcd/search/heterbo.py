@@ -97,6 +97,9 @@ class HeterBO(MeasuredStrategy):
             is_beside = remaining.training is not None
             prices = self._trial_price(problem, math.inf if is_beside else round_seconds)
             if is_beside and target is not None:
+                if problem.goal.minimize is Objective.TIME:
+                    usd = problem.planned_trial_seconds * problem.dollars_per_second
+                    prices = prices + usd * remaining.seconds_per_usd
                 prices = np.maximum(prices, MIN_TIE_FRACTION * target)
             if problem.keeps_work and target is not None and count == 1:
                 prices = np.maximum(prices - _work_done(problem, model, target), 0.0)

@@ -23,7 +23,9 @@ from mlcd.problem import Problem
 from mlcd.search.acquisition import expected_saving, pandora_index
 from mlcd.search.auto_settings import AutoSettings
 from mlcd.search.candidates import log_seconds_that_fit
-from mlcd.trial.plan import Plan, Remaining, log_margin
+from mlcd.search.choice_now import KEPT_SIGMAS, ChoiceNow
+from mlcd.trial.plan import Remaining, log_margin
+from mlcd.trial.watched import may_be_watched
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -43,7 +45,8 @@ FAR = 1e3
 class Setting:
     """What a round of trials is weighed against.
 
-    incumbent      the rest of the training that runs, or the best measured plan that fits; None: nothing fits yet
+    now            what would be trained on if the search ended now; None: nothing fits yet
+    runs           (N,) the probability that the job runs at all
     round_seconds  how long the other trials of the round take: beside them, a trial takes only what it takes longer
     target         what must be beaten, if the round's other trials are expected to improve on the incumbent
     """
@@ -51,7 +54,8 @@ class Setting:
     problem: Problem
     remaining: Remaining
     settings: AutoSettings
-    incumbent: Plan | None
+    now: ChoiceNow | None
+    runs: Floats
     round_seconds: float = 0.0
     target: float | None = None
 
@@ -59,7 +63,7 @@ class Setting:
     def goal(self) -> Goal:
         """The goal; another unit while nothing measured fits a budget (see AutoSettings.first_unit)."""
         unit = self.settings.first_unit
-        if self.incumbent is None and self.remaining.usd is not None and unit != "goal":
+        if self.now is None and self.remaining.usd is not None and unit != "goal":
             return replace(self.problem.goal, minimize=Objective(unit))
         return self.problem.goal
 
@@ -82,24 +86,31 @@ def net_values(setting: Setting, model: MixedModel, candidates: Mask) -> NetValu
     scale = setting.goal.scale(problem.dollars_per_second)
     values = model.log_seconds + np.log(scale)
     left = _left(setting, model)
-    log_cap = log_seconds_that_fit(problem, setting.remaining) + np.log(scale)
+    log_cap = _log_seconds_that_fit(setting) + np.log(scale)
     deviation = np.sqrt(model.variance)
-    chance = model.weights @ ndtr((log_cap - values) / deviation)
+    runs, now = setting.runs, setting.now
+    chance = runs * (model.weights @ ndtr((log_cap - values) / deviation))
     promising = _promising(model.weights @ values, log_cap, chance, candidates, settings.likely)
-    incumbent = setting.incumbent
-    if incumbent is None:
-        k, worth, scarcity = settings.unfinished_runs * promising, promising, settings.first_scarcity
+    unfinished = settings.unfinished_runs * promising
+    if now is None:
+        k, worth, scarcity = unfinished, promising, settings.first_scarcity
     else:
-        k = incumbent.value(problem)
-        worth, scarcity = k, settings.scarcity
-    target = k if setting.target is None else min(k, setting.target)
+        k, worth, scarcity = now.value, now.value, settings.scarcity
     prices = _prices(setting, k)
+    target = np.full(len(prices), k if setting.target is None else min(k, setting.target))
+    given_up = np.zeros(len(prices))
+    if now is not None and now.gives_up is not None:
+        instead = now.plan.value(problem) if now.certain else unfinished
+        given_up[now.gives_up] = max(instead - k, 0.0)
+        target += given_up
     credit = (1 - left) * worth if problem.keeps_work else np.zeros_like(left)
     scarce = scarcity * _share_of_slack(setting, model, candidates) * max(k - promising, 0.0)
-    net = left * (model.weights @ expected_saving(values, model.variance, target, log_cap)) + credit - prices - scarce
-    if incumbent is None:
-        tails = model.weights @ stdtr(settings.tail_degrees, (log_cap - values) / deviation)
-        pays = candidates & (tails >= settings.least_chance * _share_of_limits(setting))
+    saving = model.weights @ expected_saving(values, model.variance, target, log_cap)
+    net = runs * left * saving + credit - prices - scarce - given_up
+    if now is None:
+        tails = runs * (model.weights @ stdtr(settings.tail_degrees, (log_cap - values) / deviation))
+        ratio = np.where(candidates, tails / np.maximum(_share_of_limits(setting), 1e-9), 0.0)
+        pays = candidates & (ratio >= min(settings.least_chance, float(ratio.max()))) & (tails >= settings.hopeless)
         ceiling = FAR * target
     else:
         pays = candidates & (net > settings.least_gain * k)
@@ -108,18 +119,39 @@ def net_values(setting: Setting, model: MixedModel, candidates: Mask) -> NetValu
     if settings.order == "pandora" and pays.any():
         rows = np.flatnonzero(pays)
         rows = rows[np.argsort(-net[rows], kind="stable")[:MOST_INDEXED]]
-        paid = np.maximum(prices - credit, LEAST_PRICE_SHARE * prices) + scarce
+        paid = np.maximum(prices - credit, LEAST_PRICE_SHARE * prices) + scarce + given_up
         index = pandora_index(
             values[:, rows],
             model.variance[:, rows],
-            (paid / left)[rows],
-            ceiling,
+            (paid / left / runs)[rows],
+            ceiling[rows],
             log_cap[rows],
             weights=model.weights,
         )
         rank = np.full(len(net), -np.inf)
         rank[rows] = -index
     return NetValues(net=net, rank=rank, chance=chance)
+
+
+def _log_seconds_that_fit(setting: Setting) -> Floats:
+    """(N,) ln of the longest run that would fit after the trial: expected to, where it can be watched, else certain to.
+
+    Watching takes as long as another trial, and the incumbent must fit after it.
+    """
+    problem, remaining, now = setting.problem, setting.remaining, setting.now
+    certain = log_seconds_that_fit(problem, remaining)
+    if not setting.settings.watched or remaining.training is not None or not may_be_watched(problem, remaining):
+        return certain
+    expected = certain + log_margin(problem, problem.noise) - KEPT_SIGMAS * problem.noise
+    if now is None:
+        return expected
+    twice = 2 * problem.planned_trial_seconds
+    room = np.ones(len(certain), dtype=bool)
+    if remaining.seconds is not None:
+        room &= twice + now.plan.worst_seconds <= remaining.seconds
+    if remaining.usd is not None:
+        room &= twice * problem.dollars_per_second + now.plan.worst_usd.dollars <= remaining.usd.dollars
+    return np.where(room, expected, certain)
 
 
 def _promising(mean: Floats, log_cap: Floats, chance: Floats, candidates: Mask, likely: float) -> float:
@@ -148,7 +180,7 @@ def _prices(setting: Setting, k: float) -> Floats:
     if goal.minimize is Objective.COST:
         return usd
     if goal.minimize is Objective.TIME:
-        return np.zeros_like(usd)
+        return usd * setting.remaining.seconds_per_usd
     return k * usd / (2 * max(training.usd.dollars, 1e-9))  # the knee's derivative by money
 
 
@@ -157,7 +189,8 @@ def _share_of_slack(setting: Setting, model: MixedModel, candidates: Mask) -> Fl
 
     While nothing fits, the search must leave enough for the run that is expected to need least.
     """
-    problem, remaining, incumbent = setting.problem, setting.remaining, setting.incumbent
+    problem, remaining = setting.problem, setting.remaining
+    incumbent = None if setting.now is None else setting.now.plan
     share = np.zeros(len(problem.space))
     seconds = problem.planned_trial_seconds
     rate = problem.dollars_per_second

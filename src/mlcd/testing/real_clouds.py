@@ -27,7 +27,7 @@ from mlcd.space import Config
 from mlcd.spec.real import ProgressRule
 from mlcd.trial.trial import FailureKind
 
-WAIT_LIMIT_SECONDS = 90.0
+WAIT_LIMIT_SECONDS = 300.0
 """Timeout for events that are certain to happen; no assertion depends on it."""
 
 COUNT_STEPS = """
@@ -69,7 +69,7 @@ if os.environ["MLCD_RANK"] == "0":
     for samples in range(0, 50, 10):
         print("samples:", samples, flush=True)
         time.sleep(0.2)
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + 300
     while not Path("go-on").exists() and time.monotonic() < give_up:
         time.sleep(0.05)
     print("samples:", 60, flush=True)
@@ -88,7 +88,7 @@ from mlcd.space import Config
 home = Path(sys.argv[1])
 {engine}
 cloud = JobCloud(engine, RealJob(run="echo up; sleep 600; sleep 600"), home=home)
-with cloud.lease(Order(config=Config.deployment({instance!r}, {nodes}), run_id="killed", seconds=300)) as lease:
+with cloud.lease(Order(config=Config.deployment({instance!r}, {nodes}), run_id="killed", seconds=900)) as lease:
     for _ in lease.progress():
         logs = list(home.glob("work/killed/leases/*/node-*/log.txt"))
         if len([log for log in logs if "up" in log.read_text()]) == {nodes}:
@@ -131,7 +131,7 @@ class RealCloudContract:
         return made
 
     def lease(self, cloud: JobCloud, config: Config, **others: Any) -> JobLease:
-        given = {"seconds": 300.0, "run_id": "contract", **others}
+        given = {"seconds": 900.0, "run_id": "contract", **others}
         return cast(JobLease, cloud.lease(Order(config=config, **given)))
 
     def check_nothing_is_left(self, engine: NodeEngine, *leases: JobLease) -> None:

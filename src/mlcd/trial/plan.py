@@ -129,6 +129,8 @@ class Remaining:
     guarded  False for a rival strategy that ignores limits: then everything is allowed, and `fits` compares the
              training alone with the whole limit
     training the plan for the rest of the work where the training runs already, without a start-up; None before that
+    seconds_per_usd  what money is worth to a training beside the trials: how much sooner it ends for every dollar more,
+             part of it on a faster measured deployment that what remains does not pay for as a whole
     """
 
     usd: Usd | None
@@ -136,6 +138,7 @@ class Remaining:
     allowed: NDArray[np.bool_]
     guarded: bool = True
     training: Plan | None = None
+    seconds_per_usd: float = 0.0
 
     @property
     def is_limited(self) -> bool:

@@ -125,12 +125,12 @@ def test_knobs_that_cannot_be_searched(knobs: Any, problem: str) -> None:
 
 
 def test_a_space_that_is_too_large_is_refused_before_it_is_made() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     with pytest.raises(BadInput, match="too many"):
         mlcd.Search(
             knobs={k: range(10**4) for k in "abcde"}, objective="maximize", where=lambda _: pytest.fail("asked")
         )
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
 
 
 def test_a_where_that_excludes_everything_is_refused() -> None:

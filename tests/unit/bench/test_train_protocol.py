@@ -32,7 +32,7 @@ def made(strategy: str, kind: GoalKind = GoalKind.FASTEST, *, seed: int = 0, **s
     protocol = TrainProtocol(**{"hours": 1.0, "noise": 0.0, **settings})
     found = run_one(WORKLOAD, protocol, kind=kind, strategy_text=strategy, seed=seed)
     assert found is not None
-    return found
+    return found.row
 
 
 # ---- the work of trials

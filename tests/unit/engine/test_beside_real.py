@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.synthetic import Listed, Machine, driven, make_engine, make_problem, stored
 
-from mlcd.clouds.provider import JobProgress, Lease, Order, Purpose, Settled
+from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.engine import Engine
 from mlcd.engine.on_nodes import NodePerformer
 from mlcd.errors import Interrupted
@@ -151,6 +151,30 @@ def test_a_training_moves_with_its_work(store: Store) -> None:
     assert (first.order.config, second.order.config) == (SLOW, FAST)
     assert second.base == moved.reached_samples > 0
     assert first.released == second.released == 1
+
+
+class Crowded(QuickCloud):
+    """Has no room for the training that starts beside a trial."""
+
+    refused = 0
+
+    def lease(self, order: Order) -> Lease:
+        if order.purpose is Purpose.RUN and not self.refused:
+            self.refused += 1
+            raise LeaseFailed(FailureKind.CAPACITY, "no room", seconds=0.0, billed=False)
+        return super().lease(order)
+
+
+def test_a_training_that_finds_no_room_beside_a_trial_starts_before_the_next_one(store: Store) -> None:
+    cloud = Crowded()
+    run = driven(make_engine(problem(), cloud, store, chosen=Listed(configs=(SLOW, EVEN, FAST))), store)
+    assert cloud.refused == 1
+    assert run.status is Status.DONE
+    refused, *_, last = run.attempts
+    assert (refused.ending, refused.usd, last.ending) == (Ending.RESTARTED, Usd.of(0), Ending.DONE)
+    again = [step for step in run.steps if step.role is Role.TRAINING][1]
+    assert [step.role for step in run.steps if step.round == again.round] == [Role.TRAINING]
+    assert all(lease.released == 1 for lease in cloud.leases)
 
 
 def test_a_trial_is_ended_when_the_training_beside_it_is_done(store: Store) -> None:

@@ -1,6 +1,7 @@
 """A training that is watched beside its search: moved when something better fits, and back when it is too slow."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ from tests.synthetic import Listed, Machine, SyntheticCloud, driven, make_engine
 
 from mlcd.clouds.provider import Cloud, Lease, Order
 from mlcd.clouds.wrappers import SlowerRun, Wrapped
+from mlcd.deciders.account import Accounts
+from mlcd.deciders.watched import seconds_per_usd
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.run.attempt import Ending
@@ -16,6 +19,7 @@ from mlcd.run.step import Role, Step
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
+from mlcd.trial.plan import plans
 from mlcd.units import Usd
 
 MACHINES = {
@@ -156,3 +160,20 @@ def test_a_watched_run_killed_anywhere_resumes_to_the_same_answer(store: Store, 
     assert timeless(resumed.steps) == timeless(whole.steps)
     assert resumed.total_usd == whole.total_usd
     assert resumed.total_seconds == whole.total_seconds
+
+
+def test_money_is_worth_the_time_that_it_saves_on_a_faster_deployment(store: Store) -> None:
+    """After a look, the rest fits on `cheap` only: a dollar more would let a part of it run on `quick`."""
+    run = run_of(store, (CHEAP, QUICK), problem("12.3"))
+    steps = run.steps[:3]
+    assert [step.role for step in steps] == [Role.TRIAL, Role.TRIAL, Role.TRAINING]
+    account = Accounts().at(replace(run, verdict=None, steps=steps), 960.0)
+    stay = account.training
+    assert stay is not None
+    there = next(plan for plan in plans(account.remaining, account.restarting) if plan.config == QUICK)
+    rate = (stay.seconds - there.seconds) / (there.usd.dollars - stay.usd.dollars)
+    assert seconds_per_usd(account, stay) == pytest.approx(rate)
+    assert rate > 3600
+    rich = Accounts().at(replace(run, verdict=None, steps=steps, problem=problem("100")), 960.0)
+    assert rich.training is not None
+    assert seconds_per_usd(rich, rich.training) == 0.0

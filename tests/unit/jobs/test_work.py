@@ -1,12 +1,15 @@
 """`search.work`: what a job file may ask for, and what a problem is then."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.synthetic import make_problem
 
 from mlcd.errors import SpecError
 from mlcd.jobs.train import prepare
-from mlcd.problem import Problem
+from mlcd.jobs.work import with_work
+from mlcd.problem import Problem, Target
 from mlcd.spec import parse_train
 
 SIM = "name: j\njob: {model: resnet152, samples: 1e6}\ngoal: {minimize: time}\n"
@@ -27,9 +30,25 @@ def test_simulated_clouds_may_use_all_three(tmp_path: Path, work: str, kept: boo
     assert (problem.restart_seconds > 60) is (work != "thrown")  # a simulated cloud's nodes take minutes to start
 
 
+def test_the_default_is_the_best_that_the_job_allows(tmp_path: Path) -> None:
+    assert problem_of(f"{SIM}checkpoints: true\n", tmp_path).beside
+    thrown = problem_of(SIM, tmp_path)
+    assert (thrown.keeps_work, thrown.beside) == (False, False)
+    problem = make_problem()
+    for open_, work in (
+        (problem, (False, True)),
+        (replace(problem, target=Target(metric="accuracy", value=0.9, higher=True)), (True, False)),
+    ):
+        spec = parse_train(f"{REAL}checkpoints: true\n")
+        found = with_work(spec, open_, restart_seconds=60.0, simulated=False)
+        assert (found.keeps_work, found.beside) == work
+    no_room = with_work(spec, problem, restart_seconds=60.0, simulated=False, has_room=False)
+    assert no_room.keeps_work
+
+
 def test_a_real_job_that_saves_may_use_all_three(tmp_path: Path) -> None:
     saves = f"{REAL}checkpoints: true\n"
-    assert problem_of(saves, tmp_path).keeps_work
+    assert problem_of(saves, tmp_path).keeps_work  # local has no room for a trial beside the training
     problem = problem_of(f"{saves}search: {{work: beside}}\n", tmp_path)
     assert (problem.keeps_work, problem.beside) == (False, True)
     problem = problem_of(f"{saves}search: {{work: thrown}}\n", tmp_path)

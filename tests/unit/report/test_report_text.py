@@ -31,6 +31,7 @@ from mlcd.run.findings import AccountStep
 from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
+from mlcd.run.verdict import Naive
 from mlcd.space import Config
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import Measurement
@@ -130,8 +131,8 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
                 " no training was finished."
             ),
         ),
-        ("output-missing", "MISSING: model.pt, metrics.json. They are listed under outputs in the job file"),
-        ("output-missing", "The files of its node are kept in /home/work/run/workdir"),
+        ("output-missing", "MISSING: model.pt, metrics.json: listed under outputs in the job file, and not there"),
+        ("output-missing", "The files of its node are kept; outputs are paths in this folder: /home/work/run/workdir"),
         ("output-missing", "chosen; an output is missing"),
         ("all-failed", "Every trial failed (4 of 4)"),
         ("interrupted", "Continue with: mlcd resume resnet-cifar10-7f3a9c"),
@@ -145,6 +146,19 @@ def test_every_ending_has_its_text(name: str, words: str) -> None:
 
 def test_a_failed_training_saved_nothing() -> None:
     assert "Savings" not in verdict_of(SAMPLES["run-failed"]())
+
+
+def test_nothing_is_saved_against_the_choice_itself() -> None:
+    run = budget_run()
+    assert run.verdict is not None
+    assert run.choice is not None
+    own = Naive(label="most popular type", plan=run.choice, measured=True)
+    text = verdict_of(replace(run, verdict=replace(run.verdict, naive=(own, *run.naive))))
+    config = run.choice.config
+    paid = f"the search took {format_seconds(run.search_seconds)} and {run.search_usd}"
+    assert f"  {config} (most popular type):\n      also what was chosen: nothing is saved, and {paid}\n" in text
+    page = html_of(replace(run, verdict=replace(run.verdict, naive=(own,))))
+    assert f"also what was chosen: nothing is saved, and {paid}" in page
 
 
 def test_a_naive_choice_that_would_break_a_limit_is_marked() -> None:

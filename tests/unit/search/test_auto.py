@@ -12,6 +12,8 @@ from mlcd.models.mixed_speed import BELIEFS, MixedModel, mixed_model
 from mlcd.problem import Problem
 from mlcd.search.auto_settings import AutoSettings
 from mlcd.search.beside import after_a_trial
+from mlcd.search.candidates import chance_to_run
+from mlcd.search.choice_now import choice_now
 from mlcd.search.net_value import Setting, net_values
 from mlcd.search.registry import strategy
 from mlcd.space import Config
@@ -39,11 +41,13 @@ def asked(problem: Problem, history: History, count: int = 1, options: str = "")
 
 def setting_of(problem: Problem, history: History, **options: object) -> Setting:
     remaining = remaining_of(problem, history)
+    settings = AutoSettings(**options)  # type: ignore[arg-type]  # the caller names AutoSettings' own fields
     return Setting(
         problem=problem,
         remaining=remaining,
-        settings=AutoSettings(**options),  # type: ignore[arg-type]  # the caller names AutoSettings' own fields
-        incumbent=best_fitting(problem, history, remaining),
+        settings=settings,
+        now=choice_now(problem, history, remaining, watched=settings.watched),
+        runs=np.ones(len(problem.space)),
     )
 
 
@@ -105,11 +109,11 @@ def test_limits_far_out_of_reach_end_the_search() -> None:
 def test_net_value_is_the_expected_saving_less_the_price(goal: Goal) -> None:
     problem = make_problem(goal=goal, work_samples=1e6)
     history = History((true_trial(problem, D("c5.big", 2)), true_trial(problem, D("p2.one", 1))))
-    setting = setting_of(problem, history, scarcity=0.0)
-    assert setting.incumbent is not None
+    setting = setting_of(problem, history, scarcity=0.0, watched=False)
+    assert setting.now is not None
     model = mixed_model(problem, history, BELIEFS[:1])
     got = net_values(setting, model, everything(problem))
-    k = setting.incumbent.value(problem)
+    k = setting.now.value
     scale = goal.scale(problem.dollars_per_second)
     z = np.linspace(-8, 8, 20001)
     weight = np.exp(-(z**2) / 2) / np.exp(-(z**2) / 2).sum()
@@ -145,7 +149,11 @@ def beside(problem: Problem, history: History, restart_seconds: float) -> tuple[
     remaining = replace(remaining_of(problem, history), training=training)
     problem, history, remaining = after_a_trial(problem, history, remaining)
     setting = Setting(
-        problem=problem, remaining=remaining, settings=AutoSettings(scarcity=0.0), incumbent=remaining.training
+        problem=problem,
+        remaining=remaining,
+        settings=AutoSettings(scarcity=0.0),
+        now=choice_now(problem, history, remaining, watched=True),
+        runs=np.ones(len(problem.space)),
     )
     return setting, mixed_model(problem, history)
 
@@ -157,6 +165,15 @@ def test_beside_a_training_a_trial_takes_no_time_but_money() -> None:
     assert (free.net >= 0).all()  # nothing is lost by a trial that brings nothing
     paid = net_values(*beside(replace(problem, goal=CHEAPEST), history, 0.0), everything(problem))
     assert (paid.net < 0).any()
+
+
+def test_beside_a_training_money_that_would_save_time_counts_as_time() -> None:
+    problem = make_problem(work_samples=1e6)
+    setting, model = beside(problem, History((true_trial(problem, D("c5.small", 2)),)), 0.0)
+    free = net_values(setting, model, everything(problem)).net
+    dear = replace(setting, remaining=replace(setting.remaining, seconds_per_usd=100.0))
+    price = problem.planned_trial_seconds * problem.dollars_per_second * 100
+    assert net_values(dear, model, everything(problem)).net == pytest.approx(free - price)
 
 
 def test_beside_a_training_the_gain_is_on_the_work_that_is_left_less_a_restart() -> None:
@@ -198,6 +215,59 @@ def test_limits_say_nothing_about_the_rest_of_a_job() -> None:
         expected[kept] = [each.suggest(asked_about, history, remaining, 1)[0].expected for each in (chosen, blind)]
     assert expected[True][0] == expected[True][1]
     assert expected[False][0] != expected[False][1]
+
+
+# ---- watched trainings, failures
+
+
+def watched_case() -> tuple[Problem, History]:
+    """Under $12: a cheap fallback that is slow, and a fast one of $10.90 as measured, $12.57 at its upper bound."""
+    machines = {
+        "slow": Machine(usd_per_hour=0.5, speed=40.0),
+        "fast": Machine(usd_per_hour=10.9, speed=600.0),
+        "other": Machine(usd_per_hour=2.0, speed=100.0),
+    }
+    problem = make_problem(machines=machines, counts=(1, 2, 4), goal=BUDGET, work_samples=1e6)
+    problem = replace(problem, noise=0.03)
+    slow = measured(problem, D("slow", 1), 1e6 / (16 * 3600))
+    fast = measured(problem, D("fast", 1), 1e6 / 3600)
+    return problem, History(tuple(replace(trial, usd=Usd(0), relative_error=0.03) for trial in (slow, fast)))
+
+
+def test_a_watched_training_counts_as_the_choice_while_a_way_back_fits() -> None:
+    problem, history = watched_case()
+    remaining = remaining_of(problem, history)
+    plain = choice_now(problem, history, remaining, watched=False)
+    now = choice_now(problem, history, remaining, watched=True)
+    assert plain is not None
+    assert now is not None
+    assert plain.plan.config == now.plan.config == D("slow", 1)
+    assert now.value < 0.5 * plain.value  # most likely it runs on the fast one
+    assert now.gives_up is not None
+    dear, cheap = problem.space.index[D("fast", 2)], problem.space.index[D("slow", 2)]
+    assert now.gives_up[dear]  # its trial costs more than what is left beyond $10.90
+    assert not now.gives_up[cheap]
+
+
+def test_a_trial_that_gives_up_a_watched_choice_pays_for_that() -> None:
+    problem, history = watched_case()
+    setting, model = setting_of(problem, history, scarcity=0.0), mixed_model(problem, history)
+    assert setting.now is not None
+    free = replace(setting, now=replace(setting.now, gives_up=None))
+    row = problem.space.index[D("fast", 2)]
+    given_up = net_values(setting, model, everything(problem)).net[row]
+    assert given_up < net_values(free, model, everything(problem)).net[row]
+
+
+def test_after_failures_without_a_reason_smaller_deployments_are_less_likely_to_run() -> None:
+    problem = make_problem(goal=BUDGET)
+    small, large = (problem.space.index[D(name, 1)] for name in ("c5.small", "p2.one"))
+    history = History((failed(problem, D("c5.big", 1), FailureKind.ERROR),))
+    chance = chance_to_run(problem, history)
+    assert chance[small] < 0.5 < chance[large]
+    ran = history.with_trials(true_trial(problem, D("c5.small", 1)))
+    assert (chance_to_run(problem, ran) == 1).all()
+    assert (chance_to_run(problem, History((failed(problem, D("c5.big", 1), FailureKind.LAUNCH),))) == 1).all()
 
 
 # ---- first looks and rounds

@@ -111,9 +111,9 @@ def test_the_simulators_jobs_know_each_other() -> None:
 def test_the_benchmark_gives_it_the_others_and_nobody_else() -> None:
     assert [learns_from_others(text) for text in ("paris:confirm=1", "heterbo", "oracle")] == [True, False, False]
     tables = [table(f"{letter}-job") for letter in "abcde"]
-    row = run_one(
+    found = run_one(
         tables[0], TrainProtocol(hours=2.0), kind=GoalKind.FASTEST, strategy_text="paris", seed=0, known=tables
     )
-    assert row is not None
-    assert row.status == "done"
-    assert row.trials <= 4
+    assert found is not None
+    assert found.row.status == "done"
+    assert found.row.trials <= 4

@@ -511,7 +511,10 @@ def test_killed_at_any_instant_it_opens_and_has_everything(tmp_path: Path, large
         child = in_a_child(lambda home=home: Store(home).__exit__(None, None, None))  # type: ignore[misc]
         time.sleep(rng.uniform(0, whole_seconds))
         os.kill(child, signal.SIGKILL)
-        killed += os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        killed += code == -signal.SIGKILL
+        if code == 0:  # the machine is quicker than it was
+            whole_seconds *= 0.7
         backup = home / f"{FILE}.schema5.bak"
         if backup.exists():
             with closing(sqlite3.connect(backup)) as db:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlcd.clouds.functions.lithops.own_folder import own_python
+from mlcd.clouds.functions.lithops.own_folder import keep_cache_apart, own_python
 from mlcd.clouds.shipping import FUNCTIONS, ship
 from mlcd.errors import BadInput, MissingExtra, ProviderError
 from mlcd.extras import missing_text
@@ -58,6 +58,8 @@ class Invoker:
             import lithops.config  # noqa: PLC0415
         except ImportError as error:
             raise MissingExtra(missing_text("lithops", f"lithops/{backend}")) from error
+        if backend == "localhost":
+            keep_cache_apart()
         logging.getLogger("lithops").setLevel(logging.CRITICAL)
         try:
             usual = lithops.config.load_config(log=False) if backend != "localhost" and not settings else settings

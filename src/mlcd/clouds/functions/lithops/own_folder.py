@@ -40,6 +40,16 @@ def own_python() -> str:
     return str(python)
 
 
+def keep_cache_apart() -> None:
+    """Let Lithops keep what it remembers of functions on this machine in this process's folder, not under the home.
+
+    It is a file for every process, because each has a Python of its own, and nothing would remove them.
+    """
+    import lithops.storage.storage as storage  # noqa: PLC0415, PLR0402 - the module, to set its constant
+
+    storage.CACHE_DIR = str(Path(own_python()).with_name("cache"))
+
+
 def _remove_abandoned(usual: Path) -> None:
     """Remove the folders of processes that were killed."""
     for folder in usual.glob("mlcd-lithops-*"):

@@ -1,0 +1,63 @@
+"""What would be trained on if the search ended now, and which trials would give it up."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.problem import Problem
+from mlcd.trial.plan import Plan, Remaining, best_fitting
+from mlcd.trial.trial import History
+from mlcd.trial.watched import best_watched
+from mlcd.units import Usd
+
+Mask = NDArray[np.bool_]
+
+SURE = 0.84
+"""Where nothing fits at its upper bound, the least probability of fitting of a choice: one standard deviation."""
+KEPT_SIGMAS = 1.0
+"""A watched choice is kept available with so many standard deviations of its measurement."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChoiceNow:
+    """The choice if the search ended now.
+
+    plan      what fits at its upper bound; where nothing does, what is expected to fit; None if nothing is
+    value     the choice's expected value in the goal's unit: less than the plan's if a watched training is better
+    gives_up  (N,) whether a trial leaves too little for a watched choice; None where the choice is not watched
+    certain   whether the plan fits at its upper bound
+    """
+
+    plan: Plan
+    value: float
+    gives_up: Mask | None = None
+    certain: bool = True
+
+
+def choice_now(problem: Problem, history: History, remaining: Remaining, *, watched: bool) -> ChoiceNow | None:
+    """The choice; None while nothing fits. `watched`: also trainings that are watched (mlcd.trial.watched)."""
+    plan = remaining.training or best_fitting(problem, history, remaining)
+    certain = None if plan is None else ChoiceNow(plan=plan, value=plan.value(problem))
+    if remaining.training is not None or not watched:
+        return certain
+    better = best_watched(problem, history, remaining, plan)
+    if better is None or (plan is None and better.chance < SURE):
+        return certain
+    bound = np.exp(KEPT_SIGMAS * problem.noise)
+    kept = replace(better.plan, worst_seconds=better.plan.seconds * bound, worst_usd=better.plan.usd * bound)
+    gives_up = ~_leaves(problem, remaining, kept.worst_usd, kept.worst_seconds)
+    if better.fallback is not None:
+        back = better.fallback
+        gives_up |= ~_leaves(problem, remaining, back.worst_usd + better.usd, back.worst_seconds + better.seconds)
+    return ChoiceNow(plan=plan or kept, value=better.value(problem), gives_up=gives_up, certain=plan is not None)
+
+
+def _leaves(problem: Problem, remaining: Remaining, usd: Usd, seconds: float) -> Mask:
+    """(N,) whether so much remains after a trial of each configuration, at its worst."""
+    mask = np.ones(len(problem.space), dtype=bool)
+    if remaining.usd is not None:
+        mask &= problem.worst_trial_micros <= (remaining.usd - usd).micros
+    if remaining.seconds is not None:
+        mask &= problem.worst_trial_seconds <= remaining.seconds - seconds
+    return mask
