@@ -151,4 +151,6 @@ def _more(record: SearchRun) -> list[Item]:
     lines += [f"Note: {note}" for note in (record.serving.notes if record.serving else ())]
     if record.trials:
         lines.append(f"Show again: mlcd show {record.run_id}; as a page: mlcd report {record.run_id}")
+    if record.log:
+        lines.append(f"Log of the newest failure: {record.log}")
     return [Line(line) for line in lines]
