@@ -29,7 +29,7 @@ from row_file import FOLDER, Made, Row, RowFile, core_minutes
 from mlcd.bench.case import GoalKind, TrainRow
 from mlcd.bench.oracle import Oracle
 from mlcd.bench.protocol import TrainProtocol, Work
-from mlcd.bench.train import TrainSummary, learns_from_others, run_one, summarise
+from mlcd.bench.train import TrainSummary, bootstrap_interval, learns_from_others, run_one, summarise
 from mlcd.bench.workloads import Source, sim_workloads, table_workloads
 from mlcd.search.registry import strategy
 from mlcd.version import __version__
@@ -174,12 +174,18 @@ def record(
     whole = whole_seeds(made, wanted)
     if not whole:
         raise SystemExit("not one seed of one strategy is whole: give it more minutes; what was run is kept")
-    before = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else {"summary": [], "curves": {}}
+    before = (
+        json.loads(RECORD.read_text(encoding="utf-8"))
+        if RECORD.exists()
+        else {"summary": [], "curves": {}, "changes": []}
+    )
     lines = {
         _key(line): line for line in before["summary"] if line["summary"]["strategy"] in {e.strategy for e in ENTRANTS}
     }
     lines |= {_key(line): line for line in map(asdict, entries(whole, pool=set(TABLES) <= set(beds)))}
-    drawn = curves(whole) if set(TABLES) <= set(beds) else {}
+    whole_tables = set(TABLES) <= set(beds)
+    drawn = curves(whole) if whole_tables else {}
+    parts_changed = changes(whole) if whole_tables else []
     kept = {
         "date": datetime.now(UTC).date().isoformat(),
         "version": __version__,
@@ -187,9 +193,10 @@ def record(
         "noise": NOISE,
         "core_minutes": core_minutes(whole),
         "curves": {goal: before["curves"].get(goal, {}) | drawn.get(goal, {}) for goal in before["curves"] | drawn},
+        "changes": parts_changed or before["changes"],
         "summary": list(lines.values()),
     }
-    text = json.dumps(kept, separators=(",", ":")).replace('},{"bed"', '},\n{"bed"')
+    text = json.dumps(kept, separators=(",", ":")).replace('},{"', '},\n{"')
     RECORD.write_text(text + "\n", encoding="utf-8")
 
 
@@ -235,8 +242,7 @@ def entries(made: Mapping[str, Made], *, pool: bool) -> list[Entry]:
     for name, each in made.items():
         bed = name.split("/")[0]
         for known in each.rows:
-            fields = {key: value for key, value in known.items() if key not in ("parallel", "curve")}
-            row = TrainRow(**{**DEFAULTS, **fields})
+            row = _row(known)
             for place in (bed, ALL_TABLES) if pool and bed != SIM else (bed,):
                 for unseen in (False, True) if row.unseen and bed != SIM else (False,):
                     key = (place, unseen, row.work, known["parallel"], row.goal, row.strategy)
@@ -258,6 +264,40 @@ def entries(made: Mapping[str, Made], *, pool: bool) -> list[Entry]:
             )
         )
     return found
+
+
+def changes(made: Mapping[str, Made]) -> list[Row]:
+    """For each ablation and goal: the mean change of auto's ratio in the same runs, with a bootstrap over workloads."""
+    ratios: dict[tuple[str, str], dict[tuple[str, float, int], TrainRow]] = {}
+    for name, each in made.items():
+        bed, _, work, text, _ = name.split("/")
+        if bed != SIM and work == Work.THROWN and text in ("auto", *ABLATIONS):
+            for known in each.rows:
+                if known["parallel"] == 1:
+                    row = _row(known)
+                    ratios.setdefault((row.strategy, row.goal), {})[row.workload, row.hours, row.seed] = row
+    found: list[Row] = []
+    for (text, goal), rows in ratios.items():
+        for unseen in (False, True) if text != "auto" else ():
+            groups: dict[str, list[float]] = {}
+            for run, row in rows.items():
+                other = ratios.get(("auto", goal), {}).get(run)
+                if other is not None and (row.unseen or not unseen):
+                    groups.setdefault(row.workload, []).append(row.counted_ratio - other.counted_ratio)
+            values = [value for group in groups.values() for value in group]
+            if values:
+                interval = bootstrap_interval(list(groups.values()))
+                seeds = len({seed for _, _, seed in rows})
+                found.append(
+                    {"strategy": text, "goal": goal, "unseen": unseen, "seeds": seeds, "runs": len(values),
+                     "change": sum(values) / len(values), "interval": interval}
+                )  # fmt: skip
+    return found
+
+
+def _row(known: Row) -> TrainRow:
+    fields = {key: value for key, value in known.items() if key not in ("parallel", "curve")}
+    return TrainRow(**{**DEFAULTS, **fields})
 
 
 def curves(made: Mapping[str, Made]) -> dict[str, dict[str, list[float]]]:
@@ -286,7 +326,7 @@ def parts() -> dict[Path, dict[str, str]]:
     auto = {
         "goals": f"{goals_table(lines)}\n\n*{_made(result, tables)}*",
         "rivals": rivals_table(lines),
-        "parts": ablations_table(lines),
+        "parts": ablations_table(result["changes"]),
         "regret": "\n\n".join(f"![{goal}](images/regret-{goal}.svg)" for goal in result["curves"]),
     }
     return {PAGE: {"losses": losses_table(lines), **beds}, AUTO_PAGE: auto, **own}
@@ -438,22 +478,19 @@ def rivals_table(lines: Sequence[Line]) -> str:
     return "\n".join(rows)
 
 
-def ablations_table(lines: Sequence[Line]) -> str:
-    """auto with one part changed, on all workloads of the tables: its mean ratio, and the held-out ones' apart."""
+def ablations_table(changes: Sequence[Line]) -> str:
+    """auto with one part changed: the mean change of the ratio on the same workloads, lengths and seeds."""
     goals = [goal.value for goal in GoalKind]
-    rows = [f"| strategy | seeds | {' | '.join(goals)} |", "|---" * (len(goals) + 2) + "|"]
-    for name in ("auto", *ABLATIONS):
-        cells, seeds = [], 0
-        for goal in goals:
-            wanted: dict[str, object] = {"goal": goal, "strategy": name, "work": "thrown", "parallel": 1}
-            every, apart = (_of(lines, bed=ALL_TABLES, unseen=unseen, **wanted) for unseen in (False, True))
-            cells.append(
-                f"{every[0]['summary']['mean_ratio']:.3f}; held out {apart[0]['summary']['mean_ratio']:.3f}"
-                if every and apart
-                else "-"
-            )
-            seeds = every[0]["seeds"] if every else seeds
-        rows.append(f"| `{name}` | {seeds} | {' | '.join(cells)} |")
+    rows = [f"| strategy | seeds | workloads | {' | '.join(goals)} |", "|---" * (len(goals) + 3) + "|"]
+    for name in ABLATIONS:
+        for unseen, words in ((False, "all"), (True, "held out")):
+            of = {c["goal"]: c for c in changes if (c["strategy"], c["unseen"]) == (name, unseen)}
+            if of:
+                cells = [
+                    f"{of[goal]['change']:+.3f} ({of[goal]['interval'][0]:+.2f} to {of[goal]['interval'][1]:+.2f})"
+                    for goal in goals
+                ]
+                rows.append(f"| `{name}` | {of[goals[0]]['seeds']} | {words} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 

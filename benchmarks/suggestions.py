@@ -1,8 +1,8 @@
 """One suggestion over 3,100 candidates after 30 trials: mlcd compared with other libraries; and over 100,000.
 
-Every engine gets the same 30 measured speeds of ResNet-152 on simulated AWS (the 58 types of aws-62 that may train x 54
-nodes), refits its model and suggests the next trial. The engines take turns within one process, so that other load
-slows all alike. An engine that is not installed is reported as such. The others need a separate environment:
+Every engine gets the same 30 measured speeds of ResNet-152 on simulated AWS (the 58 types of aws-62 that may train, up
+to 54 nodes), refits its model and suggests the next trial. The engines take turns within one process, so that other
+load slows all alike. An engine that is not installed is reported as such. The others need a separate environment:
 
     python3.11 -m venv .venvs/compare
     .venvs/compare/bin/pip install torch==2.13.0          # the CPU build, first and exactly

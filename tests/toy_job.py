@@ -290,9 +290,12 @@ class Toy:
     def _progressing(self, started: "Started", leases: int) -> Path:
         self.until(started, lambda: len(self.leases()) >= leases)
         lease = self.leases()[leases - 1]
-        base = json.loads((lease / "job.json").read_text())["base_samples"]
-        self.until(started, lambda: self.samples(lease) > base)
+        self.until(started, lambda: self.has_progressed(lease))
         return lease
+
+    def has_progressed(self, lease: Path) -> bool:
+        """Whether the lease's job has reported progress of its own."""
+        return self.samples(lease) > json.loads((lease / "job.json").read_text())["base_samples"]
 
     def until(self, started: "Started | None", condition: Callable[[], bool]) -> None:
         """Wait until the condition holds. Raises AssertionError when mlcd ends before, or on timeout."""

@@ -119,9 +119,7 @@ def main() -> None:
         rows = [TrainRow(**known) for known in json.loads(to.read_text(encoding="utf-8"))["rows"]]
     for made in all_rows(arguments, {key(known) for known in rows}):
         rows.append(made)
-        if len(rows) % 10 == 0:
-            write(to, arguments, rows)
-    write(to, arguments, rows)
+        write(to, arguments, rows)
     for s in summarise(rows):
         interval = f"{s.ratio_interval[0]:.2f} to {s.ratio_interval[1]:.2f}"
         counts = f"{s.violations} violated, {s.unfinished} unfinished of {s.runs}, {s.mean_trials:.1f} trials"

@@ -23,6 +23,9 @@ pytestmark = [
 SEARCH = "noise: 0.02, assurance: 0.99, strategy: exhaustive, work: beside, restart_minutes: 0.05"
 
 
+LONG_TRIAL = "minutes: 0.1, extension: 3, watchdog_minutes: 0.5, precision: 0.5, retries: 2"
+
+
 def toy_with(folder: Path, speeds: dict[int, float]) -> Toy:
     return Toy(folder, speeds=speeds, program=SHARED_CPUS + MAIN)
 
@@ -54,7 +57,7 @@ def run_with_progress_beside_the_trial(toy: Toy, file: Path) -> Started:
     """A run to its end; the trial on two nodes makes no step before the training beside it has made some."""
     toy.tell("wait-2")
     with toy.mlcd("train", file) as run:
-        toy.until(run, lambda: any(toy.samples(lease) > 0 for lease in toy.leases()[1:]))
+        toy.until(run, lambda: any(map(toy.has_progressed, toy.leases()[1:])))
         toy.untell("wait-2")
         assert run.wait() == 0, run.said
     return run
@@ -125,8 +128,7 @@ def test_under_a_budget_each_trial_continues_the_training(tmp_path: Path) -> Non
 
 def test_a_run_killed_in_a_trial_that_is_part_of_the_training_loses_nothing_saved(tmp_path: Path) -> None:
     toy = toy_with(tmp_path, {1: 500.0, 2: 450.0})
-    long = "minutes: 0.1, watchdog_minutes: 0.06, precision: 0.5, retries: 2"
-    with toy.mlcd("train", job(toy, budget="30 USD", trial=long)) as run:
+    with toy.mlcd("train", job(toy, budget="30 USD", trial=LONG_TRIAL)) as run:
         toy.until(run, lambda: bool(list(toy.home.glob("work/*/leases/*/checkpoint/step-*/mlcd.json"))))
         run.kill()
     toy.until_nothing_runs()
@@ -145,10 +147,9 @@ def test_a_run_killed_in_a_trial_that_is_part_of_the_training_loses_nothing_save
 @pytest.mark.parametrize("how", ["killed", "interrupted"])
 def test_a_run_that_ends_beside_a_trial_is_resumed_from_the_checkpoint(tmp_path: Path, how: str) -> None:
     toy = toy_with(tmp_path, {1: 500.0, 2: 450.0})
-    long = "minutes: 0.1, extension: 3, watchdog_minutes: 0.5, precision: 0.5, retries: 2"
-    with toy.mlcd("train", job(toy, trial=long)) as run:
+    with toy.mlcd("train", job(toy, trial=LONG_TRIAL)) as run:
         toy.until(run, lambda: toy.count("finals_started") == 1)
-        toy.until(run, lambda: len(toy.leases()) == 3 and all(toy.samples(lease) > 0 for lease in toy.leases()[1:]))
+        toy.until(run, lambda: len(toy.leases()) == 3 and all(map(toy.has_progressed, toy.leases()[1:])))
         (training,) = (lease for lease in toy.leases()[1:] if not (lease / "node-1").exists())
         toy.until(run, lambda: any("checkpoint" in line for line in lines_of(training / "progress.jsonl")))
         if how == "killed":

@@ -42,7 +42,13 @@ def mlcd(tmp_path: Path, tracker: str, **variables: str) -> "subprocess.Complete
             "json",
         ],
         cwd=tmp_path,
-        env={**os.environ, "MLCD_TRACK_PYTHON": str(PYTHON), "MLCD_HOME": str(tmp_path / "home"), **variables},
+        env={
+            **os.environ,
+            "MLCD_TRACK_PYTHON": str(PYTHON),
+            "MLCD_HOME": str(tmp_path / "home"),
+            "MLCD_TRACK_SECONDS": "600",
+            **variables,
+        },
         capture_output=True,
         text=True,
         check=False,
@@ -62,7 +68,12 @@ def server(tmp_path: Path) -> Iterator[str]:
     words += ["--backend-store-uri", f"sqlite:///{folder}/runs.db", "--artifacts-destination", str(folder / "files")]
     with (folder / "log").open("w") as log:
         running = subprocess.Popen(
-            [PYTHON, "-m", "mlflow", "server", *words], stdout=log, stderr=log, start_new_session=True, cwd=folder
+            [PYTHON, "-m", "mlflow", "server", *words],
+            env={**os.environ, "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"},  # evaluations of language models
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+            cwd=folder,
         )
     try:
         while True:

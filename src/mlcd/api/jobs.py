@@ -23,7 +23,7 @@ from mlcd.schedulers.scheduler import Scheduler
 from mlcd.search.strategy import Strategy
 from mlcd.store.store import RunSummary, Store
 from mlcd.store.store import home as default_home
-from mlcd.track import tracked
+from mlcd.track import checked_trackers, tracked
 from mlcd.units import Usd
 
 Home = str | os.PathLike[str] | None
@@ -66,7 +66,7 @@ def train(
 
     Raises BadInput (SpecError, CatalogError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
-    _check_watching(progress, observer)
+    _check_watching(progress, observer, track)
     spec = job_spec(
         job,
         goal,
@@ -122,7 +122,7 @@ def serve(
 
     Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
-    _check_watching(progress, observer)
+    _check_watching(progress, observer, track)
     spec = serve_spec(
         job, slo=slo, rate=rate, trials=trials, budget=budget, deadline=deadline, strategy=_text(strategy), sizes=sizes
     )
@@ -163,7 +163,7 @@ def serverless(
 
     Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
-    _check_watching(progress, observer)
+    _check_watching(progress, observer, track)
     spec = serverless_spec(
         job,
         on=on,
@@ -202,7 +202,7 @@ def resume(
     the run.
     """
     check_text("run_id", run_id, allowed=RUN_NAME)
-    _check_watching(progress, observer)
+    _check_watching(progress, observer, track)
     check_methods(strategy, ("decide",) if hasattr(strategy, "decide") else ("suggest",), argument="strategy")
     check_methods(on, ("prepare",), argument="on")
     check_envs(envs)
@@ -251,11 +251,12 @@ def _begun(
         return begin(prepared, store=store, observer=watching, search_only=search_only)
 
 
-def _check_watching(progress: bool, observer: Observer | None) -> None:
+def _check_watching(progress: bool, observer: Observer | None, track: str | Sequence[str]) -> None:
     """Check the arguments before anything is prepared, opened or started. Raises BadInput."""
     check_flag("progress", progress)
     if observer is not None and not callable(observer):
         raise BadInput(f"observer: must be a function of one event (got {observer!r})")
+    checked_trackers(track)
 
 
 @contextmanager
@@ -273,7 +274,7 @@ def _observer(
             for each in watching:
                 each(event)
 
-        yield leaving.enter_context(tracked((track,) if isinstance(track, str) else track, tell))
+        yield leaving.enter_context(tracked(track, tell))
 
 
 def _text(value: Any) -> Any:

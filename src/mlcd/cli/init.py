@@ -17,7 +17,14 @@ OF_SCRIPTS = ("pytorch", "huggingface", "lightning", "tensorflow", "aws", "slurm
 """Templates of jobs that run a script of the user."""
 
 
-@click.command(epilog=examples("mlcd init", "mlcd init my-training.yaml"))
+@click.command(
+    epilog=examples(
+        "mlcd init                          a simulated job, to look around",
+        "mlcd init -t pytorch               your own PyTorch script, on this machine",
+        "mlcd init -t huggingface --edit    Hugging Face's Trainer; adds the lines",
+        "mlcd init -t aws --script fit.py   your script on AWS",
+    )
+)
 @click.argument("file", type=FilePath(), default=Path("job.yaml"))
 @click.option(
     "-t",
@@ -44,16 +51,10 @@ def init(
     force: bool,
     output: str,
 ) -> None:
-    r"""Write a commented job file to start from.
+    """Write a commented job file to start from.
 
     FILE is job.yaml by default. Without a template, the job runs unchanged on a simulated cloud. Templates for your own
     script look for it in this folder, read batch, epochs and outputs from it, and show the lines to add.
-
-    \b
-    mlcd init                          a simulated job, to look around
-    mlcd init -t pytorch               your own PyTorch script, on this machine
-    mlcd init -t huggingface --edit    the same for Hugging Face's Trainer; adds the lines
-    mlcd init -t aws --script fit.py   your script on AWS
     """
     from mlcd.spec import TEMPLATES, template
 

@@ -156,7 +156,7 @@ def _refuse(message: str, code: int) -> int:
 
 def _sentence(text: str) -> str:
     """Click's message without its capital and full stop, to be continued."""
-    text = " ".join(text.split())
+    text = " ".join(text.split()).replace("is not a valid integer range", "is not a whole number")
     return (text[:1].lower() + text[1:]).rstrip(".")
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 KINDS = ("train", "serve", "serverless")
 
 
-@click.group(invoke_without_command=True, epilog=examples("mlcd runs", "mlcd runs -o json"))
+@click.group(invoke_without_command=True, epilog=examples("mlcd runs", "mlcd runs --status stopped -o json"))
 @click.option("--restore", is_flag=True, help="Put a damaged store right, from its readable runs and the backup.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only runs of this kind.")
 @click.option("--status", metavar="NAME", help="Only runs in this state, such as done, stopped or damaged.")

@@ -360,20 +360,22 @@ class Training:
     def _ended(
         self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str], heard: list[Reading]
     ) -> Attempt:
+        done = ending[0] is Ending.DONE
+        unsaved = self._run.reached_samples + watch.last.samples  # what a job without checkpoints did
         return Attempt(
             config=self.step.config,
             seconds=settled.seconds,
             usd=self._charge(settled.seconds),
             ending=ending[0],
-            reached_samples=settled.reached_samples,
+            reached_samples=settled.reached_samples or (unsaved if done else 0.0),
             samples_per_second=watch.speed(),
             message=ending[1],
             next_plan=self._next_plan,
             noise_scale=noise_scale(heard),
             learned=self._learned(heard),
             node_metrics=settled.node_metrics,
-            missing_outputs=settled.missing_outputs if ending[0] is Ending.DONE else (),
-            kept_folder=settled.kept_folder if ending[0] is Ending.DONE else "",
+            missing_outputs=settled.missing_outputs if done else (),
+            kept_folder=settled.kept_folder if done else "",
         )
 
     # ---- decisions

@@ -80,15 +80,15 @@ def _worse_elsewhere(minimize: Objective, plan: Plan, choice: Plan) -> str:
     """By how much `plan` is worse by the tie-breaker; empty where it is not."""
     if minimize is Objective.COST:
         later = plan.seconds - choice.seconds
-        return f"{format_seconds(later)} slower" if later > 0 else ""
+        return f"takes {format_seconds(later)} longer" if later > 0 else ""
     return f"{plan.usd - choice.usd} more expensive" if plan.usd > choice.usd else ""
 
 
 def _compared(minimize: Objective, ratio: float) -> str:
     worse, better, times, equal = {
-        Objective.TIME: ("slower", "faster", "takes {} times as long", "as fast"),
-        Objective.COST: ("more expensive", "cheaper", "costs {} times as much", "as cheap"),
-        Objective.KNEE: ("more time x cost", "less time x cost", "{} times the time x cost", "as good"),
+        Objective.TIME: ("takes {} longer", "takes {} less time", "takes {} times as long", "as fast"),
+        Objective.COST: ("{} more expensive", "{} cheaper", "costs {} times as much", "as cheap"),
+        Objective.KNEE: ("{} more time x cost", "{} less time x cost", "{} times the time x cost", "as good"),
     }[minimize]
     if minimize is Objective.KNEE:
         ratio = ratio**2
@@ -96,9 +96,7 @@ def _compared(minimize: Objective, ratio: float) -> str:
         return times.format(f"{ratio:.1f}")
     if ratio == 1:
         return equal
-    if minimize is Objective.TIME and ratio < 1:  # as a ratio of speeds, so that "16% faster" mirrors "16% slower"
-        return f"{1 / ratio:.1f} times as fast" if ratio <= 0.5 else f"{percent_text(1 / ratio - 1)} {better}"
-    return f"{percent_text(ratio - 1)} {worse if ratio > 1 else better}"
+    return (worse if ratio > 1 else better).format(percent_text(abs(ratio - 1)))
 
 
 def _unbookable(plan: Plan) -> tuple[RejectionReason, str] | None:

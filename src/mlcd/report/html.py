@@ -10,7 +10,7 @@ from mlcd.report.page import NARROW, WIDE, Cell, Column, Page, PagePart, Table, 
 from mlcd.report.pictures import PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
-from mlcd.report.verdict import headline, outcome
+from mlcd.report.verdict import headline, outcome, search_price
 from mlcd.report.wording import assurance_text, plural, sentence, speed_text
 from mlcd.report.yardstick import yardstick
 from mlcd.run.findings import Receipt, RejectedConfig, Saving
@@ -72,7 +72,7 @@ def html_report(record: SearchRun) -> str:
         chosen=str(fits.config) if fits and page.answer != str(fits.config) else "",
         tiles=_tiles(record, fits) if fits else [],
         receipt=_receipt_table(record, paid) if paid else None,
-        savings=_savings(paid) if paid and paid.savings else None,
+        savings=_savings(record, paid) if paid and paid.savings else None,
         figures=[_figure(record, kind) for kind in kinds_of(record) if record.trials],
         tables=[table for table in (_why_not(record), _trials(record), metrics_table(record)) if table.rows],
         command=f"mlcd {'show' if record.status.is_final else 'resume'} {record.run_id}",
@@ -167,17 +167,20 @@ def _receipt_table(record: SearchRun, paid: Receipt) -> Table:
     return receipt_table(train_lines(paid, is_final=record.status.is_final), note)
 
 
-def _savings(paid: Receipt) -> Table:
+def _savings(record: SearchRun, paid: Receipt) -> Table:
     return Table(
         title="Compared with not searching",
         note="Training without a search on a typical choice, and what this run saved, search included.",
         columns=(Column(""), Column("Time", True), Column("Money", True)),
-        rows=[_saving_row(saving) for saving in paid.savings],
+        rows=[_saving_row(saving, search_price(record, saving)) for saving in paid.savings],
     )
 
 
-def _saving_row(saving: Saving) -> TableRow:
-    """A naive choice: what it takes, its 95% interval if it was not measured, and what was saved."""
+def _saving_row(saving: Saving, searched: str) -> TableRow:
+    """A naive choice: what it takes, its 95% interval if it was not measured, and what was saved.
+
+    searched  what the search took, if the naive choice is the one that it found: then nothing is saved
+    """
     naive, known, about = saving.naive, saving.intervals, "" if saving.naive.measured else "~"
     label = f"{naive.label}{'' if naive.measured else ', predicted'}{', with 95% intervals' if known else ''}"
     head = [PagePart(str(naive.plan.config)), PagePart(label, "dim", below=True)]
@@ -188,6 +191,9 @@ def _saving_row(saving: Saving) -> TableRow:
         low, high = map(format_seconds, known.seconds)
         time += [PagePart(f"{low} to", "dim", below=True), PagePart(high, "dim", below=True)]
         usd += [PagePart(f"{known.usd[0]} to", "dim", below=True), PagePart(str(known.usd[1]), "dim", below=True)]
+    if searched:
+        head.append(PagePart(searched, "dim", below=True))
+        return TableRow(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])
     time.append(_saved(saving.seconds >= 0, f"{about}{format_seconds(abs(saving.seconds))}", "longer"))
     usd.append(_saved(saving.usd.micros >= 0, f"{about}{Usd(abs(saving.usd.micros))}", "more"))
     return TableRow(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])

@@ -67,7 +67,7 @@ class TrainAttemptJson:
     message: Annotated[str, "why"]
     seconds: Annotated[Seconds, "until it ended"]
     usd: Annotated[Money, "what it cost"]
-    reached_samples: Annotated[Amount, "samples up to which the training is saved"]
+    reached_samples: Annotated[Amount, "samples up to which the training is saved, or done if it has ended"]
     node_metrics: Annotated[NodeMetricsJson | None, "by the cloud's own monitoring; null if it has none"]
     missing_outputs: Annotated[tuple[str, ...], "outputs of the job file that a finished training did not leave"]
     kept_folder: Annotated[str, "where the node's files are kept because of that; else empty"]

@@ -33,7 +33,7 @@ def verdict(record: SearchRun, *, plain: bool = False, width: int | None = None,
         parts.append(_failures(record))
     parts.append(_reused(record))
     if record.trials or record.choice:
-        parts.append(_receipt(record.train_findings.receipt, gone=record.status.is_final))
+        parts.append(_receipt(record, record.train_findings.receipt))
     parts += [_top(record), _others(record), metrics_text(record), _plot(record, plain, width), _more(record)]
     return rendered(paragraphs(parts), width=width, colour=colour)
 
@@ -102,9 +102,8 @@ def _training_outcome(record: SearchRun) -> list[str]:
 
 def _missing_outputs(record: SearchRun, final: Attempt) -> list[str]:
     names = final.missing_outputs
-    lines = [
-        f"MISSING: {', '.join(names)}: listed under outputs in the job file, and not there when the training ended."
-    ]
+    why = "listed under outputs in the job file, and not there when the training ended"
+    lines = [f"MISSING: {', '.join(names)}: {why}."]
     lines.append(f"The files of its node are kept; outputs are paths in this folder: {final.kept_folder}")
     return [*lines, f"Search and training together broke the limit: {_broken(record)}."] if _broken(record) else lines
 
@@ -177,17 +176,28 @@ def _failures(record: SearchRun) -> list[Item]:
     return lines
 
 
-def _receipt(paid: Receipt, *, gone: bool) -> list[Item]:
-    items: list[Item] = [receipt_rows(train_lines(paid, is_final=gone))]
+def _receipt(record: SearchRun, paid: Receipt) -> list[Item]:
+    items: list[Item] = [receipt_rows(train_lines(paid, is_final=record.status.is_final))]
     if paid.savings:
         items.append(Line("Savings, search included, compared with training without a search on", Style.HEADING))
         for saving in paid.savings:
-            items += map(Line, _saving(saving))
+            items += map(Line, _saving(record, saving))
     return items
 
 
-def _saving(saving: Saving) -> list[str]:
+def search_price(record: SearchRun, saving: Saving) -> str:
+    """What the search took, where the naive choice is the one that it found; empty where it is another."""
+    if record.choice is None or saving.naive.plan.config != record.choice.config:
+        return ""
+    paid = record.train_findings.receipt
+    took = f"{format_seconds(paid.search_seconds)} and {paid.search_usd}"
+    return f"also what was chosen: nothing is saved, and the search took {took}"
+
+
+def _saving(record: SearchRun, saving: Saving) -> list[str]:
     """What the naive choice takes, then the difference; `~` and an interval if it was not measured."""
+    if text := search_price(record, saving):
+        return [f"  {saving.naive.plan.config} ({saving.naive.label}):", f"      {text}"]
     plan, known, about = saving.naive.plan, saving.intervals, "" if saving.naive.measured else "~"
     spread = []
     if known:

@@ -46,7 +46,7 @@ class Attempt:
     """The outcome of one attempt at the training, or of one verification.
 
     config              where it ran
-    reached_samples     the training's saved progress when the attempt ended; for CONTINUED, its progress
+    reached_samples     the training's saved progress when the attempt ended; for CONTINUED and DONE, its progress
     samples_per_second  as measured while it ran; None if it was too short to measure
     message             why it ended, if it is not done
     load                serving: what the verification measured

@@ -28,6 +28,14 @@ OWN_FIELDS = {
 """Command -> the fields that only its job files have: they tell which command a file is for."""
 
 
+OTHER_FILES = {
+    ".py": "is a script, not a job file: a job file says how to run it, such as run: python {file}",
+    ".ipynb": "is a notebook, not a job file: save it as a script, and run that from a job file",
+    ".onnx": "is a model, not a job file: mlcd serve {file}",
+}
+"""Suffix of a file that is given instead of a job file -> what to do with it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Flag:
     """A command-line flag, or an argument from Python, that overrides a field.
@@ -97,6 +105,9 @@ class JobFile(Generic[Job]):
         mark: str = "--",
     ) -> Job:
         """The job in a file."""
+        problem = OTHER_FILES.get(Path(path).suffix.lower())
+        if problem and Path(path).is_file():
+            raise SpecError(f"{problem.format(file=path)}; {self.sample}", file=str(path))
         return self.parse(read_text(path), file=str(path), now=now, flags=flags, mark=mark)
 
     def from_mapping(

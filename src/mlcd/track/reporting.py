@@ -25,22 +25,24 @@ from mlcd.track.messages import Message, artifacts, messages
 TRACKERS: Mapping[str, str] = {"mlflow": "mlflow", "wandb": "wandb"}
 """Tracker -> the module that it needs, which is the extra's name too."""
 FLUSH_SECONDS = 30.0
-"""How long a run that has ended waits for its tracker to take what it was told."""
+"""How long a run that has ended waits for its tracker to take what it was told, unless FLUSH says otherwise."""
+FLUSH = "MLCD_TRACK_SECONDS"
+"""The environment variable that replaces FLUSH_SECONDS."""
+MOST_FLUSH_SECONDS = 86_400.0
 PYTHON = "MLCD_TRACK_PYTHON"
 """The environment variable that names a Python with the trackers' packages, where mlcd's own does not have them."""
 
 
 @contextmanager
-def tracked(names: Sequence[str], tell: Observer, *, flush_seconds: float = FLUSH_SECONDS) -> Iterator[Observer]:
+def tracked(names: str | Sequence[str], tell: Observer, *, flush_seconds: float | None = None) -> Iterator[Observer]:
     """An observer that passes every event on to `tell` and to these trackers.
 
-    A tracker that fails, hangs or dies changes nothing but that `tell` gets one `Warned`. Raises BadInput at once for
-    an unknown tracker, or one whose package is not installed.
+    A tracker that fails, hangs or dies changes nothing but that `tell` gets one `Warned`. Raises BadInput as
+    `checked_trackers` does, before anything starts.
     """
-    for name in names:
-        _check(name)
     with ExitStack() as leaving:
-        workers = [leaving.enter_context(_Worker(name, tell, flush_seconds)) for name in dict.fromkeys(names)]
+        wait = _flush_seconds() if flush_seconds is None else flush_seconds
+        workers = [leaving.enter_context(_Worker(name, tell, wait)) for name in checked_trackers(names)]
 
         def watch(event: Event) -> None:
             tell(event)
@@ -50,11 +52,35 @@ def tracked(names: Sequence[str], tell: Observer, *, flush_seconds: float = FLUS
         yield watch if workers else tell
 
 
-def _check(name: str) -> None:
-    if name not in TRACKERS:
-        near = nearest(name, tuple(TRACKERS))
+def _flush_seconds() -> float:
+    """Of the environment, else FLUSH_SECONDS. Raises BadInput for what is no time."""
+    text = os.environ.get(FLUSH) or str(FLUSH_SECONDS)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds <= MOST_FLUSH_SECONDS:
+        raise BadInput(f"{FLUSH}: must be a number of seconds, 0 to {MOST_FLUSH_SECONDS:,.0f} (got {text[:40]!r})")
+    return seconds
+
+
+def checked_trackers(names: object) -> tuple[str, ...]:
+    """The trackers of a name or a list of names, each once. Raises BadInput for any that cannot be used."""
+    given = (names,) if isinstance(names, str) else names
+    if not isinstance(given, list | tuple):
+        raise BadInput(f"track: must be the name of a tracker, or a list of them (got {str(given)[:80]!r})")
+    for name in given:
+        _check(name)
+    if given:
+        _flush_seconds()
+    return tuple(dict.fromkeys(given))
+
+
+def _check(name: object) -> None:
+    if not isinstance(name, str) or name not in TRACKERS:
+        near = nearest(str(name), tuple(TRACKERS))
         hint = f"; did you mean {near!r}?" if near else ""
-        raise BadInput(f"track: there is no tracker {name!r}; allowed: {', '.join(TRACKERS)}{hint}")
+        raise BadInput(f"track: there is no tracker {str(name)[:80]!r}; allowed: {', '.join(TRACKERS)}{hint}")
     module = TRACKERS[name]
     if not os.environ.get(PYTHON) and importlib.util.find_spec(module) is None:
         raise BadInput(

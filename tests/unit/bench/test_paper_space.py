@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mlcd.bench.serve.case import Case
+from mlcd.bench.serve.case import Bed, Case
 from mlcd.bench.serve.paper_models import PAPER_MODELS, SOURCES, TARGETS
 from mlcd.bench.serve.paper_space import BATCHES, GPUS, MEASURED_ON, paper_bed, paper_space, read_operators
 from mlcd.errors import BadInput
@@ -56,6 +56,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def known(folder: Path) -> Known:
     return paper_space(folder)
+
+
+@pytest.fixture(scope="module")
+def bed(folder: Path) -> Bed:
+    return paper_bed(folder)
+
+
+@pytest.fixture(scope="module")
+def real() -> Known:
+    return paper_space(REAL)
 
 
 def test_it_is_the_papers_space(known: Known) -> None:
@@ -122,8 +132,7 @@ def test_the_same_tables_give_the_same_space(folder: Path, known: Known) -> None
     assert np.array_equal(again.models[0].latency_seconds, before.latency_seconds)
 
 
-def test_targets_are_searched_for_and_only_sources_are_known(folder: Path) -> None:
-    bed = paper_bed(folder)
+def test_targets_are_searched_for_and_only_sources_are_known(bed: Bed) -> None:
     assert bed.has_operators
     assert {model.name for model in bed.sources("vgg-16").models} == set(SOURCES)
     assert bed.trial_seconds == 900.0
@@ -146,16 +155,15 @@ def test_a_missing_or_broken_table_is_named(tmp_path: Path, monkeypatch: pytest.
 
 @pytest.mark.skipif(not REAL.is_dir(), reason="the measured operator latencies are not here")
 @pytest.mark.parametrize("slo_ms", [30.0, 100.0])
-def test_no_configuration_of_the_real_tables_is_near_the_best_for_most_models(slo_ms: float) -> None:
-    known = paper_space(REAL)
-    worth = [known.per_dollar(model, slo_ms / 1000) for model in known.models]
+def test_no_configuration_of_the_real_tables_is_near_the_best_for_most_models(real: Known, slo_ms: float) -> None:
+    worth = [real.per_dollar(model, slo_ms / 1000) for model in real.models]
     served = np.array([values / values.max() for values in worth if values.max() > 0])
     assert len(served) >= 15
     assert (served >= 0.95).mean(axis=0).max() <= 0.5
 
 
-def test_an_evaluation_runs_real_searches(folder: Path) -> None:
-    setting = Setting(bed=paper_bed(folder), slo_ms=100.0, strategies=("falcon", "random"), seeds=1, rival="vesta")
+def test_an_evaluation_runs_real_searches(bed: Bed) -> None:
+    setting = Setting(bed=bed, slo_ms=100.0, strategies=("falcon", "random"), seeds=1, rival="vesta")
     (found,) = evaluate(setting, (1,))
     cold = {row[0]: row for row in found.rows}
     assert float(cold["falcon"][2]) > float(cold["random"][2])
@@ -164,8 +172,7 @@ def test_an_evaluation_runs_real_searches(folder: Path) -> None:
 
 
 @pytest.mark.extra
-def test_the_evaluations_run_real_searches(folder: Path) -> None:
-    bed = paper_bed(folder)
+def test_the_evaluations_run_real_searches(bed: Bed) -> None:
     setting = Setting(bed=bed, slo_ms=100.0, strategies=("falcon", "falcon-transfer", "random"), seeds=1, rival="vesta")
     case = Case.of(bed, "vgg-16", 0.1, noise=0.01, max_trials=30)
     assert case is not None
@@ -184,6 +191,6 @@ def test_the_evaluations_run_real_searches(folder: Path) -> None:
     assert all(float(row[5]) > 0 for row in benefit)
 
 
-def test_an_unknown_evaluation_is_refused(folder: Path) -> None:
+def test_an_unknown_evaluation_is_refused(bed: Bed) -> None:
     with pytest.raises(BadInput, match="there is no evaluation 9"):
-        evaluate(Setting(bed=paper_bed(folder), slo_ms=100.0, strategies=("falcon",)), (9,))
+        evaluate(Setting(bed=bed, slo_ms=100.0, strategies=("falcon",)), (9,))

@@ -168,6 +168,14 @@ def test_a_training_that_goes_as_predicted(store: Store) -> None:
     assert order.seconds == pytest.approx(remaining)  # its nodes end themselves when the money is gone
 
 
+@pytest.mark.parametrize("saved", [0.0, WORK])
+def test_a_training_without_checkpoints_has_reached_what_it_did(store: Store, saved: float) -> None:
+    """A job whose progress is a pattern saves nothing; its finished training was reported as 0 samples."""
+    record, _ = train(Trainings(Attempt(steady(10.0, WORK), reached=saved)), store)
+    assert record.final is not None
+    assert (record.status, record.final.reached_samples) == (Status.DONE, WORK)
+
+
 METRICS = NodeMetrics(source="CloudWatch", nodes=1, cpu_percent=61.5, received_bytes=1e9)
 
 

@@ -60,7 +60,7 @@ def test_a_faster_deployment_over_the_budget_says_by_how_much() -> None:
     assert entry.plan is not None
     total = run.search_usd + entry.plan.usd
     assert entry.reason is RejectionReason.OVER_BUDGET
-    assert "faster, but would cost" in entry.text
+    assert "less time, but would cost" in entry.text
     assert f"{total} with the search" in entry.text
     assert f"{total - Usd.of(85)} over the budget" in entry.text
 
@@ -70,7 +70,7 @@ def test_a_slower_deployment_says_by_how_much() -> None:
     entry = reasons(run)["17 x p2.xlarge"]
     assert entry.reason is RejectionReason.SLOWER
     assert entry.plan is not None
-    assert entry.text == f"{(entry.plan.seconds / choice_of(run).seconds - 1) * 100:.1f}% slower"
+    assert entry.text == f"takes {(entry.plan.seconds / choice_of(run).seconds - 1) * 100:.1f}% longer"
     assert reasons(run)["1 x p2.xlarge"].text == "takes 8.6 times as long"
 
 
@@ -131,7 +131,7 @@ def test_a_tie_names_its_tie_breaker() -> None:
     noisy = replace(run.problem, noise=0.03)
     entry = reasons(with_choice(replace(run, problem=noisy), plans[17]))["20 x p2.xlarge"]
     assert entry.reason is RejectionReason.TIED
-    assert entry.text == f"1.3% faster, within 3% of it, but {plans[20].usd - plans[17].usd} more expensive"
+    assert entry.text == f"takes 1.3% less time, within 3% of it, but {plans[20].usd - plans[17].usd} more expensive"
     late = replace(noisy, goal=Goal(minimize=Objective.COST, deadline_seconds=20 * 3600.0))
     slow = reasons(with_choice(replace(run, problem=late), plans[8]))["1 x p2.xlarge"]
     assert slow.reason is not RejectionReason.TIED

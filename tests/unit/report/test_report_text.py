@@ -31,6 +31,7 @@ from mlcd.run.findings import AccountStep
 from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
+from mlcd.run.verdict import Naive
 from mlcd.space import Config
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import Measurement
@@ -145,6 +146,19 @@ def test_every_ending_has_its_text(name: str, words: str) -> None:
 
 def test_a_failed_training_saved_nothing() -> None:
     assert "Savings" not in verdict_of(SAMPLES["run-failed"]())
+
+
+def test_nothing_is_saved_against_the_choice_itself() -> None:
+    run = budget_run()
+    assert run.verdict is not None
+    assert run.choice is not None
+    own = Naive(label="most popular type", plan=run.choice, measured=True)
+    text = verdict_of(replace(run, verdict=replace(run.verdict, naive=(own, *run.naive))))
+    config = run.choice.config
+    paid = f"the search took {format_seconds(run.search_seconds)} and {run.search_usd}"
+    assert f"  {config} (most popular type):\n      also what was chosen: nothing is saved, and {paid}\n" in text
+    page = html_of(replace(run, verdict=replace(run.verdict, naive=(own,))))
+    assert f"also what was chosen: nothing is saved, and {paid}" in page
 
 
 def test_a_naive_choice_that_would_break_a_limit_is_marked() -> None:

@@ -158,7 +158,9 @@ def test_a_record_of_one_bed_keeps_the_lines_of_the_others(monkeypatch: pytest.M
     gone = line("gone", 1.0, bed="multicloud")
     kept = line("random", 7.0, bed="multicloud")
     replaced = line("random", 9.0, bed="sim", goal="fastest")
-    (tmp_path / "strategies.json").write_text(json.dumps({"summary": [gone, kept, replaced], "curves": {}}))
+    (tmp_path / "strategies.json").write_text(
+        json.dumps({"summary": [gone, kept, replaced], "curves": {}, "changes": []})
+    )
     workload = strategies.sim_workloads()[:1]
     monkeypatch.setattr(strategies, "sources", lambda _bed, _tables: workload)
     entrants = [strategies.Entrant(strategy="random", work=strategies.Work.THROWN, seeds=1)]
@@ -169,3 +171,19 @@ def test_a_record_of_one_bed_keeps_the_lines_of_the_others(monkeypatch: pytest.M
         ("sim", "random"),
     }
     assert strategies._of(found, bed="sim", goal="fastest", parallel=1)[0]["summary"]["mean_ratio"] != 9.0
+
+
+def test_an_ablation_is_compared_with_auto_in_the_same_runs() -> None:
+    name = strategies.ABLATIONS[0]
+    found: dict[str, Any] = {}
+    for text, ratios in (("auto", (1.0, 1.2, 5.0)), (name, (1.5, 1.5))):
+        for seed, ratio in enumerate(ratios):
+            row = {"workload": "w", "unseen": True, "strategy": text, "goal": "fastest", "hours": 2.0, "seed": seed}
+            row |= {"status": "done", "ratio": ratio, "parallel": 1}
+            found |= made(f"scout/w/thrown/{text}/{seed}", row, {**row, "parallel": 8, "ratio": 9.0})
+    every, held_out = strategies.changes(found)
+    assert (every["unseen"], held_out["unseen"]) == (False, True)
+    assert every["change"] == pytest.approx(0.4)
+    assert (every["runs"], every["seeds"]) == (2, 2)
+    rows = [{**every, "goal": goal} for goal in ("fastest", "cheapest", "budget", "both")]
+    assert f"| `{name}` | 2 | all | +0.400 (" in strategies.ablations_table(rows)

@@ -165,6 +165,24 @@ def test_what_cannot_be_tracked_is_refused_before_anything_starts(
     assert mlcd.runs(home=tmp_path / "home") == ()
 
 
+@pytest.mark.parametrize("seconds", ["x", "-1", "nan", "1e9"])
+def test_a_wait_that_is_no_time_is_refused(monkeypatch: pytest.MonkeyPatch, fake: Path, seconds: str) -> None:
+    monkeypatch.setenv("MLCD_TRACK_SECONDS", seconds)
+    with pytest.raises(BadInput, match="MLCD_TRACK_SECONDS: must be a number of seconds"):
+        retold([])
+
+
+def test_the_wait_at_the_end_can_be_set(events: list[Event], fake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.write_text("import time; time.sleep(600)")
+    monkeypatch.setenv("MLCD_TRACK_SECONDS", "0.25")
+    told: list[Event] = []
+    with tracked("wandb", told.append) as observer:
+        for event in events:
+            observer(event)
+    (warning,) = warnings(told)
+    assert "within 0.25 s" in warning
+
+
 def test_the_frame_of_a_result_has_a_row_for_each_trial(tmp_path: Path) -> None:
     result = mlcd.train(JOB, home=tmp_path / "home")
     frame = result.to_frame()
