@@ -175,7 +175,7 @@ def differences(old: Any, new: Any, at: str = "") -> Iterator[str]:
         for place, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from differences(before, after, f"{at}[{place}]")
     elif MENDED.fullmatch(at):
-        if new < old:  # less is promised than was measured
+        if old is not None and new < old:  # less is promised than was measured
             yield f"{at}: {old!r} became {new!r}"
     elif isinstance(old, float) and isinstance(new, int | float):
         if not math.isclose(old, new, rel_tol=1e-6, abs_tol=1e-9):  # intervals are fitted: another BLAS, other digits
