@@ -426,7 +426,7 @@ BAD: dict[str, Bad] = {
     "unknown option": Bad(("train", "job.yaml", "--bugdet", "3"), 2, ("--bugdet", "did you mean '--budget'")),
     "unknown global option": Bad(("--verbsion",), 2, ("--verbsion", "did you mean '--version'")),
     "missing argument": Bad(("train",), 2, ("missing argument", "`mlcd train --help`")),
-    "extra argument": Bad(("runs", "all"), 2, ("unexpected extra argument", "all")),
+    "extra argument": Bad(("check", "all"), 2, ("unexpected extra argument", "all")),
     "option without value": Bad(("train", "job.yaml", "--budget"), 2, ("--budget", "requires an argument")),
     "unknown output": Bad(("runs", "-o", "xml"), 2, ("'xml'", "json")),
     "seed not a number": Bad(("train", "job.yaml", "--seed", "lucky"), 2, ("--seed", "'lucky'")),
