@@ -212,3 +212,20 @@ def test_the_coverage_gate_needs_a_report() -> None:
 def test_the_coverage_gate_knows_every_room() -> None:
     for room in script("coverage_gate").ROOMS:
         assert (Path(mlcd.__file__).parent / room).exists(), room
+
+
+FOREIGN_MESSAGES = ("can't open file", "train.py", "ModuleNotFoundError", "No module named 'mlcd'")
+"""Messages on the page of troubleshooting that are Python's, or a job's."""
+
+
+def test_the_messages_of_the_troubleshooting_page_are_ours() -> None:
+    """What people search the page for is what mlcd says; source lines are joined, as messages are."""
+    sources = " ".join(file.read_text(encoding="utf-8") for file in Path(mlcd.__file__).parent.rglob("*.py"))
+    said = re.sub(r'"\s*\n\s*f?"', "", sources)
+    quoted = re.findall(r"^\| ((?:[^|])+) \|", text(DOCS / "troubleshooting.md"), re.M)
+    messages = [message for cell in quoted for message in re.findall(r"`([^`]+)`", cell)]
+    assert len(messages) > 15
+    for message in messages:
+        parts = [part.strip(" :;") for part in re.split(r"\.\.\.|\bRUN\b", message)]
+        for part in (part for part in parts if part and part not in FOREIGN_MESSAGES):
+            assert part in said, f"{message!r}: mlcd says no such thing as {part!r}"

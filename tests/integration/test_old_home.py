@@ -22,6 +22,8 @@ from typing import Any
 
 import pytest
 from tests.integration import old_home_driver
+from tests.toy_job import MAIN
+from tests.unmeasured import MEASURED, UNMEASURED_CHILDREN
 
 from mlcd.cli.main import run as mlcd
 from mlcd.clouds.local import usable_cpus
@@ -344,8 +346,8 @@ def _resumed(run: str, folder: Path) -> tuple[str, Path, tuple[int, str, str]]:
     be_patient(home)
     as_if_killed_now(home)
     done = subprocess.run(
-        [sys.executable, "-c", "from mlcd.cli.main import main; main()", "resume", run, "-o", "json"],
-        env={**os.environ, **variables(home)},
+        [sys.executable, "-c", UNMEASURED_CHILDREN + MAIN, "resume", run, "-o", "json"],
+        env={**os.environ, **MEASURED, **variables(home)},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,

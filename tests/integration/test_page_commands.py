@@ -13,8 +13,7 @@ TUTORIALS = DOCS / "tutorials"
 OWN_SCRIPT = TUTORIALS / "own-script.md"
 SIMULATED = [DOCS / "index.md", TUTORIALS / "functions.md", TUTORIALS / "ci.md", TUTORIALS / "aws.md"]
 """Pages whose commands take seconds, and need nothing."""
-REAL = [README, TUTORIALS / "serving.md"]
-"""Pages that train or serve on this machine."""
+SERVING = TUTORIALS / "serving.md"
 
 
 def check(page: Path, tmp_path: Path) -> None:
@@ -34,7 +33,7 @@ def test_the_commands_run_and_print_what_the_page_shows(page: Path, tmp_path: Pa
 
 @pytest.mark.nodes
 @pytest.mark.waits
-@pytest.mark.parametrize("page", REAL, ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [README, pytest.param(SERVING, marks=pytest.mark.extra)], ids=lambda page: page.stem)
 def test_the_commands_run_on_this_machine(page: Path, tmp_path: Path) -> None:
     check(page, tmp_path)
 
@@ -68,7 +67,7 @@ def test_the_readme_is_short_and_its_jobs_are_jobs() -> None:
 
 
 def test_every_tutorial_is_run_or_needs_a_cluster() -> None:
-    run = {*SIMULATED, *REAL, OWN_SCRIPT, TUTORIALS / "slurm.md"}
+    run = {*SIMULATED, SERVING, OWN_SCRIPT, TUTORIALS / "slurm.md"}
     assert set(TUTORIALS.glob("*.md")) <= run
     for page in TUTORIALS.glob("*.md"):
         jobs = [block for block in pages.blocks(text(page)) if block.file and block.file.endswith(".yaml")]

@@ -72,10 +72,10 @@ def _with_refreshed(base: Catalog) -> Catalog:
         found = refreshed_prices()
     except (CatalogError, StoreError) as error:
         return replace(base, notes=(f"{error}: the packaged prices are used.", *base.notes))
-    if found is None or found.date < base.date:
-        return base
-    notes = (found.note, *(f"Kept at its old price: {line}." for line in found.kept), *base.notes)
-    return replace(base, date=found.date, instances=with_prices(base.instances, found), notes=notes)
+    if found is None or any(table.date < base.date for table in found.tables.values()):
+        return base  # a newer mlcd has brought a newer snapshot
+    day, notes = found.oldest(base.clouds, base.date), (*found.notes, *base.notes)
+    return replace(base, date=day, instances=with_prices(base.instances, found), notes=notes)
 
 
 @cache

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
@@ -52,60 +53,79 @@ class Price:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """Where the prices of one cloud are from, and of when."""
+
+    source: str
+    date: date
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Refreshed:
     """Prices that replace those of the snapshot.
 
-    date    of the prices, as their source says, else of the day they were fetched
-    source  where they are from
+    tables  cloud -> where its prices are from, and of when: as their source says, else of the day they were fetched
     kept    types that keep their old price, each with the reason
     """
 
-    date: date
-    source: str
+    tables: Mapping[str, Table]
     prices: Mapping[Key, Price]
     kept: tuple[str, ...] = ()
 
     @property
-    def note(self) -> str:
-        """For the notes of a catalog."""
-        clouds = ", ".join(sorted({cloud for cloud, _ in self.prices}))
-        return f"{clouds}: {len(self.prices)} prices are from {self.source}, {self.date}."
+    def notes(self) -> tuple[str, ...]:
+        """For the notes of a catalog: a sentence a cloud, and what keeps its old price."""
+        counts = Counter(cloud for cloud, _ in self.prices)
+        found = (f"{cloud}: {counts[cloud]} prices are from {t.source}, {t.date}." for cloud, t in self.tables.items())
+        return (*found, *(f"{line}; its old price is kept." for line in self.kept))
+
+    def oldest(self, clouds: Sequence[str], otherwise: date) -> date:
+        """The date of the oldest prices of these clouds, if those of others are of `otherwise`."""
+        return min((self.tables[c].date if c in self.tables else otherwise for c in clouds), default=otherwise)
+
+    def beside(self, earlier: "Refreshed | None") -> "Refreshed":
+        """These, and those of other clouds that were fetched earlier."""
+        if earlier is None:
+            return self
+        return Refreshed(
+            tables={**earlier.tables, **self.tables},
+            prices={**{k: p for k, p in earlier.prices.items() if k[0] not in self.tables}, **self.prices},
+            kept=(*(line for line in earlier.kept if line.partition(" ")[0] not in self.tables), *self.kept),
+        )
 
 
 def refresh(
     source: str | None,
     known: Sequence[Instance],
     *,
-    used: date,
+    used: Mapping[str, date],
     today: date,
     get: Callable[[str], Fetched] = fetch,
 ) -> Refreshed:
     """Prices from `source`, checked against what is known; nothing is written.
 
     source  None: SkyPilot's hosted tables; an address or folder with CLOUD/vms.csv; or one such file
-    used    the date of the prices in use: older ones are refused
+    used    cloud -> the date of its prices in use: older ones are refused
 
     Raises CatalogError with the reason; what is in use then stays in use.
     """
     prices: dict[Key, Price] = {}
     kept: list[str] = []
-    dates: list[date] = []
-    tables = _tables(source)
-    for cloud, places in tables.items():
+    tables: dict[str, Table] = {}
+    for cloud, places in _tables(source).items():
         place, found = _first(places, get)
         day = found.modified or today
         if day > today + timedelta(days=2):
             raise CatalogError(f"{place}: is dated {day}, in the future; is this machine's clock right?")
-        if day < used:
-            raise CatalogError(
-                f"{place}: its prices are of {day}, older than those in use ({used}); nothing is changed"
-            )
-        dates.append(day)
+        if day < used[cloud]:
+            old = f"its prices are of {day}, older than those in use ({used[cloud]})"
+            raise CatalogError(f"{place}: {old}; nothing is changed")
+        tables[cloud] = Table(source=place, date=day)
         ours = {i.name: i for i in known if i.cloud == cloud and not (cloud == "gcp" and i.accelerators)}
         new, odd = _checked(_read(found.content, place, REGIONS[cloud]), ours, place)
         prices.update({(cloud, name): price for name, price in new.items()})
         kept += [f"{cloud} {line}" for line in odd]
-    return Refreshed(date=min(dates), source=source or HOSTED[0], prices=prices, kept=tuple(kept))
+    return Refreshed(tables=tables, prices=prices, kept=tuple(kept))
 
 
 def save(refreshed: Refreshed) -> Path:
@@ -122,8 +142,7 @@ def save(refreshed: Refreshed) -> Path:
     ]
     whole = {
         "schema": SCHEMA,
-        "date": refreshed.date.isoformat(),
-        "source": refreshed.source,
+        "tables": {cloud: {"source": t.source, "date": t.date.isoformat()} for cloud, t in refreshed.tables.items()},
         "kept": list(refreshed.kept),
         "prices": rows,
     }
@@ -161,10 +180,14 @@ def refreshed_prices() -> Refreshed | None:
             for row in whole["prices"]
         }
         kept = tuple(map(str, whole["kept"]))
-        return Refreshed(date=date.fromisoformat(whole["date"]), source=str(whole["source"]), prices=prices, kept=kept)
+        tables = {
+            str(cloud): Table(source=str(of["source"]), date=date.fromisoformat(of["date"]))
+            for cloud, of in whole["tables"].items()
+        }
+        return Refreshed(tables=tables, prices=prices, kept=kept)
     except FileNotFoundError:
         return None
-    except (OSError, Malformed, ValueError, TypeError, KeyError, RecursionError) as error:
+    except (OSError, Malformed, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise CatalogError(f"{file} cannot be used ({error}); run: mlcd catalog refresh") from error
 
 

@@ -20,6 +20,7 @@ from mlcd.cli.main import run as main
 from mlcd.errors import CatalogError
 
 TODAY = date(2026, 11, 16)
+USED = dict.fromkeys(REGIONS, date(2026, 8, 1))
 HEADER = "InstanceType,AcceleratorName,AcceleratorCount,vCPUs,MemoryGiB,GpuInfo,Price,SpotPrice,Region,AvailabilityZone"
 KNOWN = load_catalog(refreshed=False).instances
 
@@ -109,7 +110,7 @@ def test_good_tables_are_used_with_their_date_and_source(server: Server, capsys:
     assert load_catalog().date == day.date()
     assert load_catalog(refreshed=False).date == date(2026, 8, 1)
     out = capsys.readouterr().out
-    assert f"prices of {day.date()} from {server.address}" in out
+    assert f"prices of {day.date()} from {server.address}/aws/vms.csv" in out
     assert main(["catalog", "c5.xlarge"]) == 0
     assert f"as of {day.date()} (3 days old)" in capsys.readouterr().out
     assert main(["catalog", "refresh", "--from", "snapshot"]) == 0
@@ -117,7 +118,7 @@ def test_good_tables_are_used_with_their_date_and_source(server: Server, capsys:
 
 
 def test_the_price_that_a_trial_was_paid_at_is_stored_with_it(server: Server, tmp_path: Path) -> None:
-    save(refresh(server.has("aws", plain(table("aws"))), KNOWN, used=date(2026, 8, 1), today=TODAY))
+    save(refresh(server.has("aws", plain(table("aws"))), KNOWN, used=USED, today=TODAY))
     job = {
         "name": "a",
         "resources": {"infra": "sim/aws", "instance_type": "c5.xlarge"},
@@ -130,14 +131,14 @@ def test_the_price_that_a_trial_was_paid_at_is_stored_with_it(server: Server, tm
     again = mlcd.load(result.run_id)
     assert isinstance(again, mlcd.Result)
     assert again.trials[0].price.dollars == pytest.approx(2 * old("c5.xlarge").usd_per_hour.dollars * 1.25)
-    assert again.record.catalog_date == TODAY.isoformat()
+    assert again.record.catalog_date == "2026-08-01", "the oldest of all clouds: two were not refreshed"
 
 
 def test_the_second_place_is_tried_where_the_first_has_nothing(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     for cloud in REGIONS:
         server.answers[f"/mirror/{cloud}/vms.csv"] = plain(table(cloud))
     monkeypatch.setattr("mlcd.catalog.refresh.HOSTED", (f"{server.address}/gone", f"{server.address}/mirror"))
-    found = refresh(None, KNOWN, used=date(2026, 8, 1), today=TODAY)
+    found = refresh(None, KNOWN, used=USED, today=TODAY)
     assert {cloud for cloud, _ in found.prices} == set(REGIONS)
 
 
@@ -146,9 +147,9 @@ def test_a_folder_on_disk_is_a_source_too(server: Server, tmp_path: Path) -> Non
         (tmp_path / "tables" / cloud).mkdir(parents=True)
         (tmp_path / "tables" / cloud / "vms.csv").write_text(table(cloud))
     today = datetime.now(UTC).date()
-    found = refresh(str(tmp_path / "tables"), KNOWN, used=date(2026, 8, 1), today=today)
-    assert found.date == today
-    alone = refresh(str(tmp_path / "tables" / "gcp" / "vms.csv"), KNOWN, used=date(2026, 8, 1), today=today)
+    found = refresh(str(tmp_path / "tables"), KNOWN, used=USED, today=today)
+    assert {table.date for table in found.tables.values()} == {today}
+    alone = refresh(str(tmp_path / "tables" / "gcp" / "vms.csv"), KNOWN, used=USED, today=today)
     assert {cloud for cloud, _ in alone.prices} == {"gcp"}
 
 
@@ -259,15 +260,24 @@ def test_other_protocols_are_refused(server: Server, source: str) -> None:
 
 def test_a_table_of_no_known_cloud_is_refused(server: Server) -> None:
     with pytest.raises(CatalogError, match="must say of which cloud it is; allowed"):
-        refresh(f"{server.address}/prices.csv", KNOWN, used=date(2026, 8, 1), today=TODAY)
+        refresh(f"{server.address}/prices.csv", KNOWN, used=USED, today=TODAY)
 
 
 @pytest.mark.parametrize(
     "damage",
-    ["", "{", "[]", '{"schema": 9}', '{"schema": 1, "date": "soon"}', "null", "[" * 100_000],
+    [
+        "",
+        "{",
+        "[]",
+        '{"schema": 9}',
+        '{"schema": 1, "prices": [], "kept": [], "tables": {"aws": {"source": "", "date": "soon"}}}',
+        "null",
+        '{"schema": 1, "prices": [], "kept": [], "tables": []}',
+        "[" * 100_000,
+    ],
 )
 def test_kept_prices_that_are_damaged_fall_back_to_the_snapshot(server: Server, tmp_path: Path, damage: str) -> None:
-    save(refresh(server.has("aws", plain(AWS)), KNOWN, used=date(2026, 8, 1), today=TODAY))
+    save(refresh(server.has("aws", plain(AWS)), KNOWN, used=USED, today=TODAY))
     assert price("c5.xlarge") != old("c5.xlarge").usd_per_hour.dollars
     (tmp_path / "home" / FILE).write_text(damage)
     found = load_catalog()
@@ -278,7 +288,7 @@ def test_kept_prices_that_are_damaged_fall_back_to_the_snapshot(server: Server, 
 
 @pytest.mark.parametrize("usd", ["0", "-1", "nan", "1e9", "x"])
 def test_a_kept_price_that_was_tampered_with_is_not_used(server: Server, tmp_path: Path, usd: str) -> None:
-    save(refresh(server.has("aws", plain(AWS)), KNOWN, used=date(2026, 8, 1), today=TODAY))
+    save(refresh(server.has("aws", plain(AWS)), KNOWN, used=USED, today=TODAY))
     file = tmp_path / "home" / FILE
     whole = json.loads(file.read_text())
     whole["prices"] = [{"cloud": "aws", "name": "c5.xlarge", "usd_per_hour": usd, "spot_usd_per_hour": None}]
@@ -286,8 +296,25 @@ def test_a_kept_price_that_was_tampered_with_is_not_used(server: Server, tmp_pat
     assert price("c5.xlarge") == old("c5.xlarge").usd_per_hour.dollars
 
 
+def test_clouds_are_refreshed_one_by_one(server: Server, capsys: pytest.CaptureFixture[str]) -> None:
+    today = datetime.now(UTC).date()
+    for count, cloud in enumerate(REGIONS, start=1):
+        assert load_catalog().date == date(2026, 8, 1), "the oldest prices count"
+        assert main(["catalog", "refresh", "--from", server.has(cloud, plain(table(cloud)))]) == 0
+        kept = refreshed_prices()
+        assert kept is not None
+        assert len(kept.tables) == count
+        assert {of for of, _ in kept.prices} == set(kept.tables)
+    assert load_catalog().date == today
+    assert price("c5.xlarge") == pytest.approx(old("c5.xlarge").usd_per_hour.dollars * 1.25)
+    capsys.readouterr()
+    older = format_datetime(datetime.now(UTC) - timedelta(days=9), usegmt=True)
+    assert main(["catalog", "refresh", "--from", server.has("aws", plain(AWS, Last_Modified=older))]) == 2
+    assert f"older than those in use ({today})" in capsys.readouterr().err
+
+
 def test_prices_are_kept_as_they_were_fetched(server: Server) -> None:
-    found = refresh(server.has("aws", plain(AWS)), KNOWN, used=date(2026, 8, 1), today=TODAY)
+    found = refresh(server.has("aws", plain(AWS)), KNOWN, used=USED, today=TODAY)
     save(found)
     assert refreshed_prices() == found
 
