@@ -141,7 +141,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path, *, besid
             texts.append(run.said)
         if toy.record().status is Status.RUNNING and blow in RESUME:
             toy.until_nothing_runs()
-            for command in (("down", "--on", cloud), ("resume", toy.run_id)):
+            for command in (("down", "--on", cloud, "-y"), ("resume", toy.run_id)):
                 again = toy.run(*command)
                 codes.append(again.wait())
                 texts.append(again.said)

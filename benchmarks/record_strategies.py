@@ -63,8 +63,8 @@ SLOW = {"heterbo:paper": 5, "arrow": 3, "paris": 1}
 """Fewer than 10 seeds where one takes minutes of a core: 840 runs of 0.1, 0.2 and 0.5 s."""
 RIVALS = ("heterbo", "heterbo:paper", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", "random",
           "lynceus", "ernest", "arrow", "paris")  # fmt: skip
-ABLATIONS = ("auto:mixture=off", "auto:level=off", "auto:order=net", "auto:scarcity=0,first-scarcity=0",
-             "auto:first-unit=goal")  # fmt: skip
+ABLATIONS = ("auto:watched=off", "auto:mixture=off", "auto:level=off", "auto:order=net",
+             "auto:scarcity=0,first-scarcity=0")  # fmt: skip
 ENTRANTS = (
     Entrant(strategy="auto", work=Work.THROWN, seeds=10),
     *(Entrant(strategy=name, work=Work.THROWN, seeds=SLOW.get(name, 10)) for name in RIVALS),
@@ -318,13 +318,11 @@ def parts() -> dict[Path, dict[str, str]]:
     result = json.loads(RECORD.read_text(encoding="utf-8"))
     lines = result["summary"]
     own = {STRATEGIES / f"{name}.md": {name: own_table(lines, name)} for name in OWN}
-    beds = {}
-    for bed in BEDS:
-        of_bed = [line for line in lines if line["bed"] == bed]
-        beds[bed] = f"{bed_table(of_bed)}\n\n*{_made(result, of_bed)}*"
-    tables = [line for line in lines if line["bed"] == ALL_TABLES]
+    beds = {
+        bed: f"{bed_table([line for line in lines if line['bed'] == bed])}\n\n*{_made(result, bed)}*" for bed in BEDS
+    }
     auto = {
-        "goals": f"{goals_table(lines)}\n\n*{_made(result, tables)}*",
+        "goals": f"{goals_table(lines)}\n\n*{_made(result, ALL_TABLES)}*",
         "rivals": rivals_table(lines),
         "parts": ablations_table(result["changes"]),
         "regret": "\n\n".join(f"![{goal}](images/regret-{goal}.svg)" for goal in result["curves"]),
@@ -339,9 +337,7 @@ OWN = ("heterbo", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", 
 def pictures() -> dict[Path, str]:
     """The pictures of docs/images that follow from the record."""
     result = json.loads(RECORD.read_text(encoding="utf-8"))
-    origin = (
-        f"mlcd {result['version']} ({result['sources']}), {result['date']}: held-out workloads, all lengths and seeds"
-    )
+    origin = f"mlcd {result['version']} ({_codes(result['summary'], ALL_TABLES)}), {result['date']}"
     return {
         IMAGES / f"regret-{goal}.svg": regret_picture(
             {name: by_name[name] for name in DRAWN if name in by_name}, goal=goal, origin=origin
@@ -494,10 +490,14 @@ def ablations_table(changes: Sequence[Line]) -> str:
     return "\n".join(rows)
 
 
-def _made(result: Mapping[str, Any], lines: Sequence[Line]) -> str:
-    code = ", ".join(sorted({line["code"] for line in lines}))
-    version = f"mlcd {result['version']} ({code}), {result['date']}"
+def _made(result: Mapping[str, Any], bed: str) -> str:
+    version = f"mlcd {result['version']} ({_codes(result['summary'], bed)}), {result['date']}"
     return f"{version}: noise {result['noise']:.0%}, the fastest training takes 2, 6 or 24 h."
+
+
+def _codes(lines: Sequence[Line], bed: str) -> str:
+    """The commits of a bed's lines."""
+    return ", ".join(sorted({line["code"] for line in lines if line["bed"] == bed})) or "none yet"
 
 
 def _ratio(s: Mapping[str, Any]) -> str:

@@ -22,7 +22,7 @@ if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
 
 
-from tests.unmeasured import make_threads_interruptible  # noqa: E402 - the path to it
+from tests.unmeasured import UNMEASURED, make_threads_interruptible  # noqa: E402 - the path to it
 
 make_threads_interruptible()
 
@@ -86,3 +86,11 @@ def no_terminal_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is printed does not depend on who runs the tests: pytest-xdist, for one, sets COLUMNS."""
     for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(autouse=True)
+def unmeasured_nodes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nodes run copies of mlcd, which are deleted with them: measuring those only slows them down."""
+    if request.node.get_closest_marker("waits") is not None:
+        for name in UNMEASURED:
+            monkeypatch.delenv(name, raising=False)

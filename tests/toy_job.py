@@ -23,6 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
+from tests.unmeasured import MEASURED, UNMEASURED_CHILDREN
+
 from mlcd.clouds import processes
 from mlcd.problem import Problem
 from mlcd.run.run import SearchRun
@@ -184,8 +186,9 @@ class Toy:
     @contextmanager
     def mlcd(self, *arguments: str | Path) -> Iterator["Started"]:
         """A running command; killed at the end of the block if it still runs."""
-        command = [sys.executable, "-c", self.program, *map(str, arguments)]
-        env = {**os.environ, **self.env, "MLCD_HOME": str(self.home)}
+        # Nodes run copies of mlcd, which are deleted with them: measuring those only slows them down.
+        command = [sys.executable, "-c", UNMEASURED_CHILDREN + self.program, *map(str, arguments)]
+        env = {**os.environ, **MEASURED, **self.env, "MLCD_HOME": str(self.home)}
         with (self.folder / "out.txt").open("w+") as out, (self.folder / "err.txt").open("w+") as err:
             process = subprocess.Popen(
                 command,
@@ -295,7 +298,7 @@ class Toy:
 
     def has_progressed(self, lease: Path) -> bool:
         """Whether the lease's job has reported progress of its own."""
-        return self.samples(lease) > json.loads((lease / "job.json").read_text())["base_samples"]
+        return self.samples(lease) > float(json.loads((lease / "job.json").read_text())["base_samples"])
 
     def until(self, started: "Started | None", condition: Callable[[], bool]) -> None:
         """Wait until the condition holds. Raises AssertionError when mlcd ends before, or on timeout."""

@@ -4,12 +4,18 @@ So processes that tests interrupt are not measured, and threads take and give ba
 code, in which no interrupt can arrive.
 """
 
+import os
 import sys
 
 from coverage.collector import Collector
 
 UNMEASURED = {"COVERAGE_PROCESS_START": "", "COVERAGE_PROCESS_CONFIG": ""}
 """The variables of a process that coverage does not measure."""
+
+MEASURED = {name: os.environ[name] for name in UNMEASURED if name in os.environ}
+"""The variables of a process that coverage measures as it measures this one."""
+UNMEASURED_CHILDREN = f"import os\nfor name in {list(UNMEASURED)}:\n    os.environ.pop(name, None)\n"
+"""Before the code of a measured process: what it starts is not measured."""
 
 
 def stop_measuring() -> None:

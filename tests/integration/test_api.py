@@ -137,7 +137,7 @@ def test_a_goal_may_be_given_apart_and_is_kept_with_the_run(job: Any) -> None:
     result = mlcd.train(job, goal={"minimize": "cost", "deadline": "20h"})
     goal = result.record.problem.goal
     assert (goal.minimize, goal.deadline_seconds, goal.budget) == ("cost", 72000, None)
-    assert result.record.strategy == ("random" if isinstance(job, TrainSpec) else "heterbo")
+    assert result.record.strategy == ("random" if isinstance(job, TrainSpec) else "auto")
     assert mlcd.train(job, goal="knee").record.problem.goal.minimize == "knee"
 
 
@@ -211,7 +211,9 @@ def test_no_ask_exceeds_the_limits_whatever_is_told(seed: int) -> None:
         **OWN,
         "goal": {"minimize": chance.choice(["time", "cost", "knee"]), "budget": budget, "deadline": f"{deadline}h"},
     }
-    search = mlcd.Search(job, seed=seed, strategy=chance.choice(["heterbo", "cherrypick-budget", "convbo-budget"]))
+    search = mlcd.Search(
+        job, seed=seed, strategy=chance.choice(["auto", "heterbo", "cherrypick-budget", "convbo-budget"])
+    )
     policy, price = search.problem.trial, search.problem.price
     waiting: list[Any] = []
     for _ in range(60):

@@ -21,8 +21,6 @@ pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
 ]
 SEARCH = "noise: 0.02, assurance: 0.99, strategy: exhaustive, work: beside, restart_minutes: 0.05"
-
-
 LONG_TRIAL = "minutes: 0.1, extension: 3, watchdog_minutes: 0.5, precision: 0.5, retries: 2"
 
 
@@ -30,8 +28,11 @@ def toy_with(folder: Path, speeds: dict[int, float]) -> Toy:
     return Toy(folder, speeds=speeds, program=SHARED_CPUS + MAIN)
 
 
-def job(toy: Toy, *, nodes: str = "[1, 2]", samples: int = 12_000, budget: str = "", **others: Any) -> Path:
-    return toy.job_file(search=SEARCH, nodes=nodes, samples=samples, budget=budget, **others)
+def job(
+    toy: Toy, *, nodes: str = "[1, 2]", samples: int = 12_000, budget: str = "", parallel: int = 1, **others: Any
+) -> Path:
+    search = f"{SEARCH}, parallel: {parallel}"
+    return toy.job_file(search=search, nodes=nodes, samples=samples, budget=budget, **others)
 
 
 def trainings(record: SearchRun) -> list[Step]:
@@ -93,6 +94,20 @@ def test_a_training_moves_through_its_checkpoint_where_a_trial_shows_that_it_pay
     assert (last.ending, last.config.nodes) == (Ending.DONE, 2)
     assert moved.reached_samples > 0
     assert bases(toy)[-1] == moved.reached_samples
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 240}
+    check_books(record, toy)
+
+
+def test_trials_at_the_same_time_start_from_one_checkpoint_and_the_furthest_stays(tmp_path: Path) -> None:
+    toy = toy_with(tmp_path, {1: 400.0, 2: 1500.0})
+    run = toy.run("train", job(toy, parallel=2))
+    assert run.wait() == 0, run.said
+    record = toy.record()
+    first, second = record.trials
+    assert first.round == second.round == 1
+    furthest = max(step.trial.reached_samples for step in record.trials)
+    assert bases(toy) == [0, 0, furthest]
+    assert furthest > 0
     assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 240}
     check_books(record, toy)
 

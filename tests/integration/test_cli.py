@@ -123,11 +123,13 @@ def test_a_dry_run_spends_and_writes_nothing(mlcd: Mlcd, folder: Path) -> None:
     before = sorted(folder.rglob("*"))
     answer = mlcd("train", "job.yaml", "--dry-run")
     assert answer.code == 0
-    for part in ("24 deployments of 3 instance types", "$40.00", "a trial, at worst", "1 x c5.xlarge", "First trial"):
+    for part in ("24 deployments of 3 instance types", "$40.00", "a trial, at worst", "1 x ", "First trial"):
         assert part in answer.out
     plan = mlcd("train", "job.yaml", "--dry-run", "-o", "json").json
     assert plan["configurations"] == 24
-    assert plan["trial_planned_usd"][0] < plan["trial_worst_usd"][0] == plan["first_trials"][0]["authorised_usd"]
+    assert plan["trial_planned_usd"][0] < plan["trial_worst_usd"][0]
+    (first,) = plan["first_trials"]
+    assert plan["trial_worst_usd"][0] <= first["authorised_usd"] <= plan["trial_worst_usd"][-1]
     assert sorted(folder.rglob("*")) == before
 
 
@@ -426,7 +428,8 @@ BAD: dict[str, Bad] = {
     "unknown option": Bad(("train", "job.yaml", "--bugdet", "3"), 2, ("--bugdet", "did you mean '--budget'")),
     "unknown global option": Bad(("--verbsion",), 2, ("--verbsion", "did you mean '--version'")),
     "missing argument": Bad(("train",), 2, ("missing argument", "`mlcd train --help`")),
-    "extra argument": Bad(("runs", "all"), 2, ("unexpected extra argument", "all")),
+    "extra argument": Bad(("show", "a", "all"), 2, ("unexpected extra argument", "all")),
+    "unknown subcommand": Bad(("runs", "all"), 2, ("no such command", "all", "mlcd runs --help")),
     "option without value": Bad(("train", "job.yaml", "--budget"), 2, ("--budget", "requires an argument")),
     "unknown output": Bad(("runs", "-o", "xml"), 2, ("'xml'", "json")),
     "seed not a number": Bad(("train", "job.yaml", "--seed", "lucky"), 2, ("--seed", "'lucky'")),

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -145,6 +146,16 @@ def test_without_a_script_the_template_says_what_to_change(mlcd: Mlcd, folder: P
     assert "No script with a training loop was found" in said
     assert "job.samples" in said
     assert (folder / "job.yaml").read_text().count("CHANGE THIS") == 2
+
+
+def test_a_library_that_is_missing_is_named(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "train.py").write_text(PLAIN)
+    monkeypatch.setattr("mlcd.cli.init.find_spec", lambda name: None)
+    assert f"torch is not installed in the Python that mlcd runs with ({sys.executable})" in mlcd(
+        "init", "-t", "pytorch"
+    )
+    monkeypatch.setattr("mlcd.cli.init.find_spec", lambda name: name)
+    assert "not installed" not in mlcd("init", "-t", "pytorch", "--force")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """The wheel and the source archive build, and install into bare environments where mlcd works.
 
-The packages come from the index that pip is configured with; where there is none, the tests are skipped with what pip
-said.
+Packages come from the index that pip is configured with; where there is none, the tests are skipped with pip's message.
 """
 
 import json

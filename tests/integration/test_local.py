@@ -111,7 +111,7 @@ def test_a_killed_run_leaves_nothing_running_and_can_be_resumed(toy: Toy, where:
         finished = toy.count("trials_ended")
         run.kill()
     toy.until_nothing_runs()
-    down = toy.run("down", "--on", "local")
+    down = toy.run("down", "--on", "local", "-y")
     assert down.wait() == 0
     assert "Nothing that mlcd started" in down.said
     before = toy.record()
@@ -174,7 +174,7 @@ def test_a_daemon_without_an_environment_is_found_when_mlcd_and_agents_are_kille
         for pid in (*toy.agents(lease), run.process.pid):
             os.kill(pid, signal.SIGKILL)
     (daemon,) = daemons()
-    down = toy.run("down", "--on", "local")
+    down = toy.run("down", "--on", "local", "-y")
     if groups:
         assert down.wait() == 0, down.said
         assert daemons() == []
@@ -184,7 +184,7 @@ def test_a_daemon_without_an_environment_is_found_when_mlcd_and_agents_are_kille
         assert daemons() == [daemon]
         os.kill(daemon, signal.SIGKILL)
         toy.until(None, lambda: daemons() == [])
-    again = toy.run("down", "--on", "local")
+    again = toy.run("down", "--on", "local", "-y")
     assert again.wait() == 0
     assert "Nothing that mlcd started" in again.said
 

@@ -22,10 +22,13 @@ from typing import Any
 
 import pytest
 from tests.integration import old_home_driver
+from tests.toy_job import MAIN
+from tests.unmeasured import MEASURED, UNMEASURED_CHILDREN
 
 from mlcd.cli.main import run as mlcd
 from mlcd.clouds.local import usable_cpus
 from mlcd.store.store import FILE, Store
+from mlcd.units import Usd
 
 FIXTURE = Path(__file__).resolve().parents[1] / "fixtures" / "home-0.1.0"
 ROOT = "/tmp/mlcd-home-0.1.0"
@@ -153,7 +156,12 @@ def reworded(text: str) -> str:
     """A text of 0.1.0 in the current wording."""
     for before, after in REWORDED.items():
         text = text.replace(before, after)
-    return text
+    return re.sub(r"([0-9.,]+%) slower", r"takes \1 longer", text)
+
+
+MENDED = re.compile(r"\.why_not\[[0-9]+\]\.usd_per_million_requests")
+"""A figure that was wrong in 0.1.0, which stored no findings: another configuration's price was at its measured rate,
+the choice's at its promised one."""
 
 
 def differences(old: Any, new: Any, at: str = "") -> Iterator[str]:
@@ -168,6 +176,9 @@ def differences(old: Any, new: Any, at: str = "") -> Iterator[str]:
     elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
         for place, (before, after) in enumerate(zip(old, new, strict=True)):
             yield from differences(before, after, f"{at}[{place}]")
+    elif MENDED.fullmatch(at):
+        if new < old:  # less is promised than was measured
+            yield f"{at}: {old!r} became {new!r}"
     elif isinstance(old, float) and isinstance(new, int | float):
         if not math.isclose(old, new, rel_tol=1e-6, abs_tol=1e-9):  # intervals are fitted: another BLAS, other digits
             yield f"{at}: {old!r} became {new!r}"
@@ -205,7 +216,11 @@ def test_a_verdict_names_the_same_money(run: str, read_home: Path, capsys: pytes
     old, new = (
         Counter(money.findall(text)) for text in (expected(read_home, f"{run}.txt"), shown(capsys, "show", run))
     )
-    assert old.keys() - new.keys() == set()
+    rejected = json.loads(expected(read_home, f"{run}.json")).get("why_not") or []
+    mended = {
+        str(Usd.of(each["usd_per_million_requests"])) for each in rejected if each.get("usd_per_million_requests")
+    }
+    assert old.keys() - new.keys() <= mended
 
 
 def test_the_list_of_runs_is_the_same(read_home: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -331,8 +346,8 @@ def _resumed(run: str, folder: Path) -> tuple[str, Path, tuple[int, str, str]]:
     be_patient(home)
     as_if_killed_now(home)
     done = subprocess.run(
-        [sys.executable, "-c", "from mlcd.cli.main import main; main()", "resume", run, "-o", "json"],
-        env={**os.environ, **variables(home)},
+        [sys.executable, "-c", UNMEASURED_CHILDREN + MAIN, "resume", run, "-o", "json"],
+        env={**os.environ, **MEASURED, **variables(home)},
         capture_output=True,
         text=True,
         timeout=PATIENCE_SECONDS,

@@ -114,7 +114,8 @@ def test_no_server_is_left_when_mlcd_is_killed(home: Path, tmp_path: Path) -> No
         _wait(lambda: len(left_running(home)) >= 2)  # the keeper and the server
         run.send_signal(signal.SIGKILL)
     _wait(lambda: not left_running(home))
-    assert not [lease for lease in processes.all_tagged() if lease.startswith(f"{PREFIX}tiny-")]
+    (run_folder,) = home.glob("work/*")
+    assert not [lease for lease in processes.all_tagged() if lease.startswith(f"{PREFIX}{run_folder.name}-")]
 
 
 def test_the_server_ends_when_its_keeper_is_killed(home: Path, tmp_path: Path) -> None:
@@ -137,7 +138,7 @@ def test_nothing_is_left_when_mlcd_and_keeper_are_killed_at_once(
         ((lease,), _) = LeaseRecords(home).all()
         for pid in (lease.agents[0].pid, run.pid):
             os.kill(pid, signal.SIGKILL)
-    assert mlcd(["down", "--on", "local", "-o", "json"]) == 0
+    assert mlcd(["down", "--on", "local", "-y", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["unproved"] == []
     assert left_running(home) == []
     assert LeaseRecords(home).all() == ([], {})

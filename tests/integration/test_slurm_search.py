@@ -142,6 +142,7 @@ def test_mlcd_down_ends_what_a_killed_run_left_running(cluster: Cluster, tmp_pat
     assert lease.name in listed.stdout
     assert lease.name[:8] in squeue()
     # Nobody needs to be asked: the run that had it is dead.
-    subprocess.run(mlcd("down", "--on", "slurm"), env=env, capture_output=True, check=True, stdin=subprocess.DEVNULL)
+    command = mlcd("down", lease.parent.parent.name, "--on", "slurm")
+    subprocess.run(command, env=env, capture_output=True, check=True, stdin=subprocess.DEVNULL)
     assert squeue() == ""
     assert tagged(lease.name) == []

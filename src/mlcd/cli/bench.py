@@ -31,7 +31,7 @@ bench.add_command(serve)
 
 @bench.command(
     epilog=examples(
-        "mlcd bench train --sim --strategies heterbo,auto --seeds 3", "mlcd bench train --tables DIR --goal both"
+        "mlcd bench train --sim --strategies auto,heterbo --seeds 3", "mlcd bench train --tables DIR --goal both"
     )
 )
 @click.option("--tables", type=FilePath(), metavar="DIR", help="Folder of measured tables, one CSV per workload.")
@@ -39,7 +39,7 @@ bench.add_command(serve)
 @click.option("--workloads", default="*", metavar="GLOB", help="Only matching workloads.")
 @click.option(
     "--strategies",
-    default="heterbo,convbo,cherrypick,random",
+    default="auto,heterbo,convbo,cherrypick,random",
     metavar="A,B",
     help="Strategies; use `;` between ones with options.",
 )

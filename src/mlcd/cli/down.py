@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.examples import examples
-from mlcd.cli.output import RunName, output_option, print_json, table
+from mlcd.cli.output import RunName, output_option, print_json, print_text, table
 from mlcd.errors import BadInput, MlcdError, ProviderError
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, 
         nothing = NOTHING_RUNS if run_id is None else f"Nothing of {run_id} is running."
         _print(found, listed, state="found" if dry_run else "ended", nothing=nothing)
         for cloud, reason in unreachable:
-            click.echo(f"Not searched: {cloud}: {reason}", err=True)
+            print_text(f"Not searched: {cloud}: {reason}", err=True)
     if failed:
         raise ProviderError("; ".join(str(error) for _, error in failed))
     if listed and not dry_run:
@@ -97,7 +97,7 @@ def _print(found: "Sequence[Leftover]", listed: "Sequence[Unproved]", *, state: 
             line = f"Not proved: {one.what}: {one.reason}"
         else:
             line = f"May belong to {one.run_id or one.lease_id}: {one.what}: it {one.reason}"
-        click.echo(printable(line), err=True)
+        print_text(printable(line), err=True)
 
 
 def _table(found: "Sequence[Leftover]", state: str) -> str:

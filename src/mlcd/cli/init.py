@@ -1,5 +1,7 @@
 import re
+import sys
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,10 +21,11 @@ OF_SCRIPTS = ("pytorch", "huggingface", "lightning", "tensorflow", "aws", "slurm
 
 @click.command(
     epilog=examples(
-        "mlcd init                          a simulated job, to look around",
-        "mlcd init -t pytorch               your own PyTorch script, on this machine",
-        "mlcd init -t huggingface --edit    Hugging Face's Trainer; adds the lines",
-        "mlcd init -t aws --script fit.py   your script on AWS",
+        "mlcd init",
+        "mlcd init --list",
+        "mlcd init -t pytorch",
+        "mlcd init -t huggingface --edit",
+        "mlcd init big.yaml -t aws --script train.py",
     )
 )
 @click.argument("file", type=FilePath(), default=Path("job.yaml"))
@@ -226,6 +229,24 @@ def _about(script: "TrainingScript", others: "tuple[TrainingScript, ...]", *, ed
     return lines
 
 
+LIBRARIES = {
+    "pytorch": ("torch",),
+    "huggingface": ("transformers",),
+    "lightning": ("lightning", "pytorch_lightning"),
+    "tensorflow": ("tensorflow", "keras"),
+}
+"""Templates of jobs on this machine -> the package that their script needs, under any of its names."""
+
+
+def _lacks(kind: str) -> list[str]:
+    """What to do where the Python that would run the script has not its library."""
+    if kind not in LIBRARIES or any(find_spec(name) for name in LIBRARIES[kind]):
+        return []
+    name = LIBRARIES[kind][0]
+    here = f"{name} is not installed in the Python that mlcd runs with ({sys.executable})"
+    return [f"{here}: install it there, or name the Python that has it in `run`, with its full path."]
+
+
 def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | None") -> list[str]:
     steps = []
     unknown = ["job.samples (of one epoch)"] if script is None or script.samples is None else []
@@ -236,6 +257,7 @@ def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | N
         steps.append(f"Write your partitions and their prices into {file}.")
     if kind == "serve":
         steps.append(f"Check `model` in {file}.")
+    steps += _lacks(kind)
     return [*steps, f"Then look: {command} --dry-run", f"Then run:  {command}"]
 
 

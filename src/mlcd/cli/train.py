@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     "--strategy",
     metavar="NAME[:OPTIONS]",
     shell_complete=complete_strategies,
-    help="Search strategy, such as heterbo or convbo:acquisition=ucb.",
+    help="Search strategy, such as auto, heterbo or convbo:acquisition=ucb.",
 )
 @click.option("--parallel", metavar="N", help="Trials in parallel.")
 @env_option

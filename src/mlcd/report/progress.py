@@ -207,10 +207,11 @@ class ProgressLines(LiveLine):
         fraction = min(1.0, max(0.0, event.fraction))
         if self.is_live and fraction < 1:
             self._steps.progressed(event, f"Training on {event.config}")
+            self._told = -1  # of an attempt that begins again, its end is shown too
             return
         self.hide()
         quarter = int(fraction * 4)
-        if not self.is_live and quarter <= self._told:
+        if quarter <= self._told:
             return
         self._told = quarter
         full, empty = ("#", ".") if self.is_plain else ("█", "░")

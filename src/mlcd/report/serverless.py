@@ -10,6 +10,7 @@ from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.outcome import Status
 from mlcd.units import format_seconds
 
+_INDENT, _GAP = 2, 3
 _HEADLINES = {
     Status.RUNNING: "Not finished. Continue with: mlcd resume {run}",
     Status.INTERRUPTED: "Interrupted. Continue with: mlcd resume {run}",
@@ -79,7 +80,7 @@ def serverless_verdict(record: EpochRun, *, width: int | None = None, colour: bo
     if record.smallest_budget is not None:
         items.append(Line(f"Estimated smallest sufficient budget: {record.smallest_budget}."))
     if record.epoch_steps:
-        items += [Line(), Line("Epochs", Style.HEADING), *_epochs(record), Line(), *_receipt(record)]
+        items += [Line(), Line("Epochs", Style.HEADING), *_epochs(record, width), Line(), *_receipt(record)]
     if text := model_text(record):
         items += [Line(), Line(text)]
     if text := instances_text(record):
@@ -95,7 +96,26 @@ def epoch_cells(done: Epoch | FailedEpoch) -> list[str]:
     return [str(done.number), f"{fleet.share:.0%}", str(fleet.functions), f"{fleet.memory_mb:,} MB"]
 
 
-def _epochs(record: EpochRun) -> list[Item]:
+_DETAILS = ("samples", "fetch", "compute", "update", "repeated")
+"""Columns that are a table of their own where the terminal is too narrow for one."""
+
+
+def _tables(rows: list[list[str]], width: int | None) -> list[Item]:
+    """The rows as one table, or as two if one does not fit: what came of each epoch, then what it did."""
+    natural = [max(len(row[at]) for row in rows) for at in range(len(rows[0]))]
+    if width is None or _INDENT + sum(natural) + _GAP * (len(natural) - 1) <= width:
+        return [_table(rows)]
+    heads = rows[0]
+    results = [at for at, head in enumerate(heads) if head not in _DETAILS]
+    details = [0, *(at for at, head in enumerate(heads) if head in _DETAILS)]
+    return [_table([[row[at] for at in chosen] for row in rows]) for chosen in (results, details)]
+
+
+def _table(rows: list[list[str]]) -> Rows:
+    return Rows(rows=rows, align=">" * len(rows[0]), indent=_INDENT, gap=_GAP)
+
+
+def _epochs(record: EpochRun, width: int | None) -> list[Item]:
     rows = [
         ["epoch", "samples", "functions", "memory", "loss", "time", "money", "fetch", "compute", "update", "repeated"]
     ]
@@ -110,7 +130,7 @@ def _epochs(record: EpochRun) -> list[Item]:
     failed = [Line(f"  epoch {each.number} failed: {each.message}") for each in ends(record.failed_epochs, MOST_LINES)]
     left_out = left_out_text(len(record.epoch_steps), MOST_LINES, "epochs", record.run_id)
     note = [Line(f"  {left_out}", is_wrapped=True)] if left_out else []
-    return [Rows(rows=rows, align=">" * len(rows[0]), indent=2), *note, *failed]
+    return [*_tables(rows, width), *note, *failed]
 
 
 def _receipt(record: EpochRun) -> list[Item]:

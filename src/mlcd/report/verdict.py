@@ -104,7 +104,7 @@ def _missing_outputs(record: SearchRun, final: Attempt) -> list[str]:
     names = final.missing_outputs
     why = "listed under outputs in the job file, and not there when the training ended"
     lines = [f"MISSING: {', '.join(names)}: {why}."]
-    lines.append(f"The files of its node are kept; outputs are paths in this folder: {final.kept_folder}")
+    lines += ["The files of its node are kept; outputs are paths in this folder:", f"  {final.kept_folder}"]
     return [*lines, f"Search and training together broke the limit: {_broken(record)}."] if _broken(record) else lines
 
 

@@ -111,11 +111,12 @@ def chance_to_run(problem: Problem, history: History, share: float = FAILED_SHAR
     are no larger in all, become less likely. What is at least as large as one that ran will run.
     """
     chance = np.ones(len(problem.space))
+    unexplained = [failure for failure in history.failures if failure.kind is FailureKind.ERROR]
+    if not unexplained:
+        return chance
     whole = np.log(problem.dollars_per_second)
     node = whole - np.log(problem.nodes)
-    for failure in history.failures:
-        if failure.kind is not FailureKind.ERROR:
-            continue
+    for failure in unexplained:
         row = problem.space.index[failure.config]
         for size in (node, whole):
             chance *= 1 - share * ndtr((size[row] - size) / SIZE_DEVIATION + 0.5)

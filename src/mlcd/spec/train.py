@@ -93,7 +93,7 @@ class SearchSettings:
     restart_seconds  expected time to move a training to other nodes
     """
 
-    strategy: str = "heterbo"
+    strategy: str = "auto"
     max_trials: int = 30
     parallel: int = 1
     assurance: float = 0.999999

@@ -54,9 +54,9 @@ def watch_price(problem: Problem, plan: Plan) -> tuple[float, Usd]:
 
 
 def may_be_watched(problem: Problem, remaining: Remaining) -> bool:
-    """Whether a training may start that is not certain to fit: under a limit, with work that is known exactly."""
+    """Whether a training may start that is not certain to fit: if mlcd watches it, under a limit, with exact work."""
     exact = problem.work_known and problem.work_error == 0 and problem.target is None and problem.batching is None
-    return exact and remaining.guarded and remaining.is_limited and problem.verify_seconds is None
+    return exact and problem.watched and remaining.guarded and remaining.is_limited and problem.verify_seconds is None
 
 
 def watched(problem: Problem, history: History, remaining: Remaining) -> Iterator[Watched]:

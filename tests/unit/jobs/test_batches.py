@@ -168,7 +168,7 @@ def test_goodput_is_the_default_strategy_for_a_job_with_batches() -> None:
         assert job.strategy == name
         assert isinstance(job.decider, SearchDecider)
         assert job.decider.strategy.name == name
-    assert with_default_strategy(parse(batch="", learning_rate="")).search.strategy == "heterbo"
+    assert with_default_strategy(parse(batch="", learning_rate="")).search.strategy == "auto"
 
 
 # ---- prices

@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from tests.synthetic import make_problem, measured, true_trial
+from tests.synthetic import Machine, make_problem, measured, true_trial
 
 from mlcd.catalog import load_catalog
 from mlcd.jobs.resolved_job import simulated
 from mlcd.models import gp
 from mlcd.models.mixed_speed import BELIEFS, Level, as_expected, mixed_model
-from mlcd.models.speed import TrendPrior, trend
+from mlcd.models.speed import TrendPrior, families, trend
 from mlcd.problem import Problem
 from mlcd.space import Config
 from mlcd.spec import spec_from_mapping
@@ -119,3 +119,22 @@ def test_data_sheets_say_nothing_about_processors_alone() -> None:
     assert problem.space.node_tflops is None
     with_peaks, without = (trend(problem, TrendPrior(peak=peak)).columns.shape[1] for peak in ((0.5, 0.25), None))
     assert with_peaks == without
+
+
+def test_a_larger_type_of_a_family_is_told_from_a_dearer_family() -> None:
+    machines = {
+        "m5.large": Machine(usd_per_hour=0.1, speed=1.0),
+        "m5.xlarge": Machine(usd_per_hour=0.2, speed=1.0),
+        "x1.large": Machine(usd_per_hour=0.8, speed=1.0),
+    }
+    problem = make_problem(machines=machines, counts=(1, 2))
+    small, large, dear = (problem.space.index[Config.deployment(name, 1)] for name in machines)
+    family = families(problem)
+    assert family[small] == family[large] != family[dear]
+    prior = trend(problem, TrendPrior(price=(0.1, 0.1), size=(0.5, 0.1)))
+    expected = prior.columns @ prior.means
+    assert expected[large] - expected[small] == pytest.approx(0.5)  # twice the price, within the family
+    assert expected[dear] - expected[small] == pytest.approx(3 * 0.1)  # eight times the price, of another one
+    plain = trend(problem, TrendPrior(price=(0.1, 0.1)))
+    expected = plain.columns @ plain.means
+    assert expected[large] - expected[small] == pytest.approx(0.1)

@@ -238,6 +238,19 @@ def test_a_serving_run_reports_its_load_tests_and_verification(stream: io.String
         assert (line in text) == stream.isatty()
 
 
+@pytest.mark.parametrize(("width", "tables"), [(60, 2), (80, 2), (120, 1)])
+def test_the_table_of_epochs_keeps_its_rows_at_any_width(width: int, tables: int) -> None:
+    """At 80 columns every epoch was a block of three lines."""
+    text = serverless_verdict(shown(serverless_run()), width=width).partition("Epochs\n")[2].partition("Receipt")[0]
+    lines = [each.split() for each in text.splitlines() if each.strip()]
+    heads = [at for at, line in enumerate(lines) if line[0] == "epoch" and "failed:" not in line]
+    assert len(heads) == tables
+    epochs = len(serverless_run().epoch_steps)
+    for head in heads:
+        assert len(lines[head + 1 : head + 1 + epochs]) == epochs
+        assert all(line[0].isdigit() for line in lines[head + 1 : head + 1 + epochs])
+
+
 def verified(run: Any) -> list[str]:
     """The lines about verifications of a run."""
     stream = io.StringIO()

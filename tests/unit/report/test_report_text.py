@@ -132,7 +132,10 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
             ),
         ),
         ("output-missing", "MISSING: model.pt, metrics.json: listed under outputs in the job file, and not there"),
-        ("output-missing", "The files of its node are kept; outputs are paths in this folder: /home/work/run/workdir"),
+        (
+            "output-missing",
+            "outputs are paths in this folder:\n  /home/work/run/workdir\n",
+        ),
         ("output-missing", "chosen; an output is missing"),
         ("all-failed", "Every trial failed (4 of 4)"),
         ("interrupted", "Continue with: mlcd resume resnet-cifar10-7f3a9c"),
@@ -353,6 +356,19 @@ def test_a_failure_shows_kind_and_message() -> None:
     text = played(budget_run(), io.StringIO())
     assert re.search(r"8 24 x c5.xlarge +out-of-memory", text)
     assert "needs 9.1 GiB a node, 8 GiB there" in text
+
+
+def test_the_bar_of_a_finished_training_is_printed_once() -> None:
+    """While its nodes are given back, the job says that it is done again and again."""
+    run, stream = budget_run(), Terminal()
+    money = Money(spent=ZERO, reserved=ZERO, left=None, elapsed_seconds=9.0, reserved_seconds=0, seconds_left=None)
+    with ProgressLines(stream, problem=run.problem) as lines:
+        for fraction in (0.0, 0.5, 1.0, 1.0, 1.0):
+            lines(RunProgress(config=run.trials[0].config, fraction=fraction, money=money))
+        assert stream.getvalue().count("100%") == 1
+        for fraction in (0.5, 1.0):  # another attempt, from the checkpoint
+            lines(RunProgress(config=run.trials[0].config, fraction=fraction, money=money))
+    assert stream.getvalue().count("100%") == 2
 
 
 def test_on_a_terminal_lines_are_overwritten() -> None:

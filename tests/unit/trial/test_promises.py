@@ -103,7 +103,7 @@ def test_a_rate_above_the_requested_has_no_value() -> None:
 def test_only_transient_failures_are_repeated_and_only_so_often() -> None:
     problem = make_problem()
     transient = {kind for kind in FailureKind if kind.is_transient}
-    assert transient == {FailureKind.LAUNCH, FailureKind.INTERRUPTED, FailureKind.LOST}
+    assert transient == {FailureKind.LAUNCH, FailureKind.INTERRUPTED, FailureKind.STOPPED, FailureKind.LOST}
     for kind in FailureKind:
         once, twice = failed(problem, SMALL, kind), failed(problem, SMALL, kind, attempt=2)
         again = [suggestion.config for suggestion in History((once,)).to_retry(1)]
