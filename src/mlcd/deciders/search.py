@@ -27,7 +27,7 @@ from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History, Measurement, Suggestion
-from mlcd.trial.watched import best_watched
+from mlcd.trial.watched import best_watched, within
 from mlcd.units import MOST_SECONDS, ZERO, format_seconds
 
 MODEL_TRIALS = 100
@@ -120,7 +120,7 @@ class SearchDecider:
             return plan
         better = best_watched(ledger.problem, ledger.history, remaining, plan)
         if better is not None:
-            return better.plan
+            return within(better.plan, remaining)
         if plan is None:
             return None
         measured = {trial.config for trial in ledger.history.measured}

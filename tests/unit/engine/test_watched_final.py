@@ -46,6 +46,9 @@ def test_the_training_starts_where_it_is_expected_to_fit() -> None:
     assert run.verdict is not None
     assert run.verdict.choice is not None
     assert run.verdict.choice.config == FAST
+    budget = run.problem.goal.budget
+    assert budget is not None
+    assert run.search_usd + run.verdict.choice.worst_usd == budget, "no more than that is promised or paid"
     assert [(a.config, a.ending) for a in run.attempts] == [(FAST, Ending.DONE)]
     assert run.status is Status.DONE
 
