@@ -322,10 +322,11 @@ def test_every_unfinished_run_is_resumed() -> None:
     assert all(run.startswith(prefixes) for run in REAL)
     assert all(any(run.startswith(prefix) for run in REAL) for prefix in prefixes)
     assert len(SIMULATED) == 5
+    assert list(GROUPS) == ["local", "serve", "lithops"]
 
 
 @pytest.mark.waits
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", ["local", pytest.param("serve", marks=pytest.mark.measures), "lithops"])
 def test_real_runs_are_resumed(group: str, tmp_path: Path) -> None:
     if reason := reason_to_skip(group):
         pytest.skip(reason)
