@@ -115,7 +115,7 @@ def strike(number: int, cloud: str, blow: str, seed: int, folder: Path, *, besid
     if beside and not mini:
         toy.program = SHARED_CPUS + MAIN
     job = toy.job_file(
-        search=BESIDE if beside else "noise: 0.02, assurance: 0.99",
+        search=BESIDE if beside else "noise: 0.02, assurance: 0.99, strategy: heterbo",
         nodes="[1, 2, 3]" if beside else "[1, 2]",
         samples=26_000 if mini else 16_000,
         types=("m.large",) if mini else ("local.1",),

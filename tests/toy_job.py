@@ -141,7 +141,7 @@ class Toy:
         deadline: str = "",
         checkpoints: bool = True,
         trial: str = TRIAL,
-        search: str = "noise: 0.02, assurance: 0.99",
+        search: str = "noise: 0.02, assurance: 0.99, strategy: heterbo",
     ) -> Path:
         """A job that trains `samples`; every node costs `usd_per_second`. A limit of "" is none."""
         hourly = f"{float(usd_per_second) * 3600:g} USD"
