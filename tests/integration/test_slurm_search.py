@@ -38,7 +38,7 @@ progress: {{steps: mlcd.steps}}
 checkpoints: true
 outputs: [model.pt, metrics.json]
 goal: {{minimize: time, budget: 2 USD}}
-search: {{trial: {{minutes: 0.15, extension: 5, precision: 0.3}}}}
+search: {{strategy: heterbo, trial: {{minutes: 0.15, extension: 5, precision: 0.3}}}}
 """
 
 SLOW_SCRIPT = """\
