@@ -224,7 +224,7 @@ def rows_of(job: CostJob, strategy: str, works: Sequence[str]) -> list[Row]:
     return [asdict(run_job(job, strategy, work, samples)[0]) for work in works]
 
 
-# ---- the two jobs of issue 16
+# ---- two jobs that once cost far too much
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
