@@ -431,7 +431,7 @@ def own_table(lines: Sequence[Line], name: str) -> str:
 
 
 def goals_table(lines: Sequence[Line]) -> str:
-    """auto on the held-out workloads of all tables, with each kind of work, beside heterbo and what was to be reached."""
+    """auto on the held-out workloads of all tables with each kind of work, beside heterbo and what was to reach."""
     rows = [
         "| work | goal | seeds | `auto` (95%) | to reach | 2 h | 6 h | 24 h | broken | lost | `heterbo` | `oracle` |",
         "|---|---|---|---|---|---|---|---|---|---|---|---|",
