@@ -88,14 +88,14 @@ def kept_promise(seed: int) -> SearchRun:
 
 
 def chose_for_certain(run: SearchRun) -> bool:
-    """Whether the choice fitted what was left at its upper bound; else the training was watched, without a way back."""
+    """Whether the choice is certain to fit; else the training was watched, without a way back."""
     goal, choice, verdict = run.problem.goal, run.choice, run.verdict
     assert choice is not None
     assert verdict is not None
     before = run.search_usd
-    fits = goal.budget is None or before + choice.worst_usd <= goal.budget
+    fits = goal.budget is None or before + choice.worst_usd < goal.budget
     deadline = goal.deadline_seconds
-    return fits and (deadline is None or verdict.search_seconds + choice.worst_seconds <= deadline)
+    return fits and (deadline is None or verdict.search_seconds + choice.worst_seconds < deadline - 1e-6)
 
 
 @settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,

@@ -122,8 +122,9 @@ def check_status(record: SearchRun) -> None:
     known, choice = plans(problem, history), record.choice
     certain = [plan for plan in known if fits(plan.worst_usd, plan.worst_seconds)]
     if choice is not None and choice not in certain:  # watched: expected to fit, and with a way back if there is any
-        assert choice in known
+        assert (choice.config, choice.seconds, choice.usd) in [(plan.config, plan.seconds, plan.usd) for plan in known]
         assert fits(choice.usd, choice.seconds)
+        assert fits(choice.worst_usd, choice.worst_seconds - 1e-6), "no more is promised than what is left"
         seconds = problem.trial.planned_seconds(choice.config.nodes)
         usd = problem.price(choice.config).for_seconds(seconds)
         back = [plan for plan in certain if fits(plan.worst_usd + usd, plan.worst_seconds + seconds)]

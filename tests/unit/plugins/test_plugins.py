@@ -296,7 +296,7 @@ def test_a_training_takes_objects_and_is_recorded_with_their_names() -> None:
         check_objects(recorded, strategy=mine)
     with pytest.raises(BadInput, match=rf"cannot continue with python:{__name__}:Other"):
         check_objects(recorded, strategy=Other(configs=()), cloud=own)
-    with pytest.raises(BadInput, match=r"strategy: this run was started with 'heterbo'; .*omit strategy"):
+    with pytest.raises(BadInput, match=r"strategy: this run was started with 'auto'; .*omit strategy"):
         check_objects(spec, strategy=mine)
     with pytest.raises(SpecError, match=r"python:tests.synthetic:Listed is an object that only Python can pass"):
         prepare(recorded, cloud=own)
