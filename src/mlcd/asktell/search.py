@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from numbers import Integral
 from pathlib import Path
@@ -217,7 +217,7 @@ class Search(Generic[B]):
         self._counts_money = counts_money
         self._clock = clock
         self._began: float | None = None
-        self._run: SearchRun = SearchRun(header=header, problem=replace(problem, watched=False))
+        self._run: SearchRun = SearchRun(header=header, problem=problem)
 
     # ---- saving and loading
 

@@ -106,7 +106,8 @@ class Account:
             return bound
         startup = max(trained[-1].startup_seconds - (before.seconds if before is not None else 0.0), 0.0)
         seen = [measured[-1], trained[-1]]
-        if before is not None and before.seconds - trained[-1].startup_seconds >= KNOWN_SHARE * problem.trial.seconds:
+        watched = before.seconds if before is not None and before.samples_per_second is not None else 0.0
+        if watched - trained[-1].startup_seconds >= KNOWN_SHARE * problem.trial.seconds:
             error = min(RUN_ERROR_SHARE * problem.noise, trained[-1].relative_error)
             seen = [replace(trained[-1], relative_error=error)]
         # Until its own speed is known, the slower one of the trial's and the training's bounds the rest.

@@ -129,8 +129,10 @@ def _plan_on(account: Account, there: Plan | Attempt) -> Plan | None:
 def _next_plan(account: Account, ended: Attempt) -> Plan | None:
     """After a move, its destination; after a restart or a loss, the same configuration; else the best for the rest."""
     remaining = account.ledger.remaining()
-    if ended.next_plan is not None and remaining.fits(ended.next_plan):
-        return ended.next_plan
+    if ended.next_plan is not None:  # planned for the work done by then; what was saved may be less
+        there = _plan_on(account, ended.next_plan) or ended.next_plan
+        if remaining.fits(there):
+            return there
     same = _plan_on(account, ended)
     same_place = ended.ending in (Ending.RESTARTED, Ending.LOST, Ending.INTERRUPTED)
     if same_place and same is not None and remaining.fits(same):

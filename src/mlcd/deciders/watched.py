@@ -50,10 +50,10 @@ def admissible(account: Account, options: Iterable[Plan]) -> Iterator[Plan]:
 def fallback(account: Account) -> Plan | None:
     """The measured deployment on which the rest of the work, restart included, needs least of what remains.
 
-    None where nobody looks: after the search, and without the guarantee.
+    None where nobody looks: after the search, without the guarantee, and where the problem is not `watched`.
     """
     ledger = account.ledger
-    if account.run.verdict is not None or not account.guarded:
+    if account.run.verdict is not None or not (account.guarded and account.run.problem.watched):
         return None
     usd, seconds = ledger.usd_left, ledger.seconds_left
 

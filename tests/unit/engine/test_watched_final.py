@@ -31,7 +31,7 @@ def run_of(
 ) -> SearchRun:
     """A run whose training is slower than its trials by a share."""
     goal = Goal(minimize=Objective.TIME, budget=Usd.of(round(budget, 6)))
-    problem = make_problem(machines=MACHINES, counts=(1,), goal=goal, work_samples=1e6)
+    problem = make_problem(watched=True, machines=MACHINES, counts=(1,), goal=goal, work_samples=1e6)
     problem = replace(problem, noise=0.03, keeps_work=kept)
     cloud = Slower(SyntheticCloud(MACHINES), share=slower)
     with Store(None) as store:
@@ -91,7 +91,9 @@ def test_without_a_way_back_a_training_that_is_too_slow_ends_when_that_shows() -
 
 def test_the_same_under_a_deadline() -> None:
     goal = Goal(minimize=Objective.COST, deadline_seconds=1200 + 1.1 * (1e6 / 20 + 42))
-    problem = replace(make_problem(machines=MACHINES, counts=(1,), goal=goal, work_samples=1e6), noise=0.03)
+    problem = replace(
+        make_problem(watched=True, machines=MACHINES, counts=(1,), goal=goal, work_samples=1e6), noise=0.03
+    )
     for slower, expected in ((0.0, [SLOW]), (0.12, [SLOW, FAST])):
         cloud = Slower(SyntheticCloud(MACHINES), share=slower)
         with Store(None) as store:

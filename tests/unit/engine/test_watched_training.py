@@ -51,7 +51,7 @@ def store() -> Iterator[Store]:
 def problem(budget: str, **others: Any) -> Problem:
     made: dict[str, Any] = {"noise": 0.03, "trial": TRIAL, "beside": True, "restart_seconds": RESTART, **others}
     goal = Goal(minimize=Objective.TIME, budget=Usd.of(budget))
-    return make_problem(machines=MACHINES, counts=(1,), work_samples=WORK, goal=goal, **made)
+    return make_problem(watched=True, machines=MACHINES, counts=(1,), work_samples=WORK, goal=goal, **made)
 
 
 def run_of(store: Store, configs: tuple[Config, ...], of: Problem, *, cloud: Cloud | None = None) -> SearchRun:

@@ -228,7 +228,7 @@ def watched_case() -> tuple[Problem, History]:
         "other": Machine(usd_per_hour=2.0, speed=100.0),
     }
     problem = make_problem(machines=machines, counts=(1, 2, 4), goal=BUDGET, work_samples=1e6)
-    problem = replace(problem, noise=0.03)
+    problem = replace(problem, noise=0.03, watched=True)
     slow = measured(problem, D("slow", 1), 1e6 / (16 * 3600))
     fast = measured(problem, D("fast", 1), 1e6 / 3600)
     return problem, History(tuple(replace(trial, usd=Usd(0), relative_error=0.03) for trial in (slow, fast)))

@@ -24,7 +24,9 @@ WORK = 1e6
 def case(budget: float, fast_usd: float = 10.0, slow_usd: float = 8.0) -> tuple[Problem, History]:
     """One node each: `slow` takes 16 times as long as `fast` and costs less."""
     goal = Goal(minimize=Objective.TIME, budget=Usd.of(budget))
-    problem = replace(make_problem(machines=MACHINES, counts=(1,), goal=goal, work_samples=WORK), noise=0.03)
+    problem = replace(
+        make_problem(watched=True, machines=MACHINES, counts=(1,), goal=goal, work_samples=WORK), noise=0.03
+    )
     hours = {"slow": slow_usd / 0.5, "fast": fast_usd / 10.0}
     trials = (measured(problem, D(name, 1), WORK / (3600 * h)) for name, h in hours.items())
     return problem, History(tuple(replace(t, relative_error=0.03, startup_seconds=0.0) for t in trials))
