@@ -378,8 +378,11 @@ def test_after_a_move_it_continues_at_the_destination() -> None:
     stale = replace(plan, worst_usd=Usd.of(100))
     again = trained(run, C, Ending.MOVED, next_plan=stale, samples_per_second=60.0)
     assert started(ask(search(), again)) == [A], "it is planned anew for what is left"
-    tight = Goal(minimize=Objective.TIME, budget=moved.spent + Usd.of("0.01"))
-    assert isinstance(ask(search(), replace(moved, problem=replace(moved.problem, goal=tight))), End)
+    dear = Plan.of(run.problem, next(t for t in run.history.measured if t.config == C))
+    back = trained(run, A, Ending.MOVED, next_plan=dear, samples_per_second=60.0)
+    tight = Goal(minimize=Objective.TIME, budget=back.spent + Usd.of("1.80"))
+    left = replace(back, problem=replace(back.problem, goal=tight))
+    assert started(ask(search(), left)) == [A], "the destination no longer fits"
     slow = trained(run, C, Ending.MOVED, samples_per_second=0.1)
     assert started(ask(search(), slow)) == [B], "the speed that the training measured counts"
 
