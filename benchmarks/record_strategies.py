@@ -536,4 +536,6 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    import record_strategies  # the processes that it starts find its functions by this name
+
+    record_strategies.main()
