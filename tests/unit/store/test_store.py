@@ -538,3 +538,21 @@ def test_a_store_that_is_replaced_while_it_is_used_is_kept_beside_the_other(tmp_
         assert db.execute("SELECT count(*) FROM steps_started").fetchone() == (1,)
     with Store(tmp_path) as found:
         assert [run.run_id for run in found.runs()] == ["other-1"]
+
+
+@pytest.mark.parametrize("on_disk", [True, False])
+def test_the_newest_run_is_found_and_can_be_removed(tmp_path: Path, on_disk: bool) -> None:
+    with Store(tmp_path if on_disk else None) as store:
+        with pytest.raises(BadInput, match="there are no runs"):
+            store.latest()
+        with pytest.raises(BadInput, match="there is no run to continue"):
+            store.latest(unfinished=True)
+        add(store, "one")
+        add(store, "two")
+        assert store.latest() == store.latest(unfinished=True) == "two"
+        store.finish("two", Status.DONE, None)
+        assert (store.latest(), store.latest(unfinished=True)) == ("two", "one")
+        store.remove("two")
+        assert store.latest() == "one"
+        with pytest.raises(BadInput):
+            store.load("two")
