@@ -57,8 +57,12 @@ class FilePath(click.ParamType):  # type: ignore[type-arg]  # generic only in re
             self.fail(f"{error.problem} (got {str(value)[:80]!r})", param, ctx)
 
 
+MOST_NAME_CHARACTERS = 255
+"""What file systems allow for the name of a folder."""
+
+
 class RunName(click.ParamType):  # type: ignore[type-arg]  # generic only in recent versions of click
-    """A run's name or a prefix of it; what is no text is refused, because no run has such a name."""
+    """A run's name or a prefix of it; refused where no run can have it: what is no text, or too long for a folder."""
 
     name = "text"
 
@@ -68,6 +72,8 @@ class RunName(click.ParamType):  # type: ignore[type-arg]  # generic only in rec
             value.encode()
         except UnicodeEncodeError:
             self.fail(f"is not text in UTF-8 (got {value[:80]!r})", param, ctx)
+        if len(value) > MOST_NAME_CHARACTERS:
+            self.fail(f"no run has a name of {len(value):,} characters (got {value[:80]!r}...)", param, ctx)
         return value
 
 

@@ -57,6 +57,7 @@ def serverless(old: str, new: str, *says: str, code: int = 2) -> Mistake:
 
 SEARCH = "goal: {minimize: time}"
 MISTAKES = {
+    "a run of 5,000 letters": Mistake(("down", "a" * 5000, "-y"), ("no run has a name of 5,000 characters",)),
     "a script": Mistake(("train", "train.py"), ("is a script, not a job file", "run: python train.py", "mlcd init")),
     "a notebook": Mistake(("train", "n.ipynb"), ("is a notebook, not a job file",)),
     "a model to train": Mistake(("train", "m.onnx"), ("is a model, not a job file: mlcd serve m.onnx",)),
