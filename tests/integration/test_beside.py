@@ -61,8 +61,7 @@ def run_with_progress_beside_the_trial(toy: Toy, file: Path) -> Started:
         toy.until(run, lambda: any(map(toy.has_progressed, toy.leases()[1:])))
         toy.untell("wait-2")
         toy.until(run, lambda: toy.count("finals_started") == 2)
-        toy.tell("slow-1", 0.2)
-        toy.tell("slow-2", 0.2)
+        toy.hurry()
         assert run.wait() == 0, run.said
     return run
 
