@@ -59,8 +59,8 @@ class Entrant:
     seeds: int
 
 
-SLOW = {"heterbo:paper": 5, "arrow": 3, "paris": 1}
-"""Fewer than 10 seeds where one takes minutes of a core: 840 runs of 0.1, 0.2 and 0.5 s."""
+SLOW = {"arrow": 5}
+"""Fewer than 10 seeds where a run takes more than 0.1 s of one core."""
 RIVALS = ("heterbo", "heterbo:paper", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", "random",
           "lynceus", "ernest", "arrow", "paris")  # fmt: skip
 ABLATIONS = ("auto:watched=off", "auto:mixture=off", "auto:level=off", "auto:order=net",
