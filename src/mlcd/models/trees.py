@@ -29,14 +29,14 @@ def fit(inputs: Floats, values: Floats, *, trees: int, least_leaf: int, seed: in
     if len(inputs) != len(values) or not len(values):
         raise ValueError("inputs and values must have the same number of rows, at least 1")
     inputs, values = np.ascontiguousarray(inputs, dtype=np.float64), np.ascontiguousarray(values, dtype=np.float64)
-    return _fitted(inputs.tobytes(), inputs.shape, values.tobytes(), trees, least_leaf, seed)
+    return _fitted(inputs.tobytes(), values.tobytes(), inputs.shape[1], trees, seed, least_leaf=least_leaf)
 
 
 @lru_cache(maxsize=16)
-def _fitted(inputs: bytes, shape: tuple[int, ...], values: bytes, trees: int, least_leaf: int, seed: int) -> Forest:
+def _fitted(inputs: bytes, values: bytes, columns: int, trees: int, seed: int, *, least_leaf: int) -> Forest:
     """The same inputs come again in every search among the same deployments."""
     rng = np.random.default_rng(seed)
-    x, y = np.frombuffer(inputs).reshape(shape), np.frombuffer(values)
+    x, y = np.frombuffer(inputs).reshape(-1, columns), np.frombuffer(values)
     with np.errstate(divide="ignore", invalid="ignore"):
         return Forest(trees=tuple(_grown(x, y, least_leaf, rng) for _ in range(trees)))
 
