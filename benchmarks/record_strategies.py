@@ -530,6 +530,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes; -1 is one a core")
     parser.add_argument("--seeds", type=int, default=10, help="at most so many")
     parser.add_argument("--strategies", help="only these, separated by semicolons")
+    parser.add_argument("--work", default=",".join(Work), help="only these kinds of work")
     parser.add_argument("--minutes", type=float, help="start nothing more after so long")
     parser.add_argument("--pages", action="store_true", help="only write the tables of docs/, from the record")
     arguments = parser.parse_args()
@@ -540,7 +541,7 @@ def main() -> None:
         entrants = [
             replace(each, seeds=min(each.seeds, arguments.seeds))
             for each in ENTRANTS
-            if names is None or each.strategy in names
+            if (names is None or each.strategy in names) and each.work.value in arguments.work.split(",")
         ]
         beds = arguments.beds.split(",")
         record(arguments.tables, beds, entrants, jobs=arguments.jobs, minutes=arguments.minutes)

@@ -74,12 +74,10 @@ class RowFile:
         wanted = dict.fromkeys(name for sample in samples.values() for name in sample if name not in present)
         present |= self._measure(function, {name: tasks[name] for name in wanted}, jobs=jobs, until=until)
         both = [name for name in older if name in present]
-        differ = {_origin(older, name, self.group) for name in both if present[name].rows != older[name].rows}
+        differ = {self.group(name) for name in both if present[name].rows != older[name].rows}
         verified = {each for each, sample in samples.items() if each not in differ and set(sample) <= set(present)}
         done = {
-            name: replace(made, verified=self.code)
-            for name, made in older.items()
-            if _origin(older, name, self.group) in verified
+            name: replace(made, verified=self.code) for name, made in older.items() if self.group(name) in verified
         } | present
         if time.monotonic() <= until:
             missing = {name: tasks[name] for name in tasks if name not in done}
@@ -108,7 +106,7 @@ class RowFile:
                 (present if made.code == self.code else older)[known["task"]] = made
         return present, older
 
-    def _sample(self, group: tuple[str, str], names: list[str]) -> list[str]:
+    def _sample(self, group: str, names: list[str]) -> list[str]:
         """The same for the same rows and commit, so that a recording that was stopped goes on with it."""
         count = min(max(math.ceil(SAMPLE_SHARE * len(names)), SAMPLE_LEAST), len(names))
         return random.Random(f"{group}/{self.code}").sample(sorted(names), count)
@@ -137,16 +135,12 @@ class RowFile:
         return done
 
 
-def _groups(older: Mapping[str, Made], group: Callable[[str], str]) -> dict[tuple[str, str], list[str]]:
-    """(group, commit) -> the names of its tasks."""
-    found: dict[tuple[str, str], list[str]] = {}
+def _groups(older: Mapping[str, Made], group: Callable[[str], str]) -> dict[str, list[str]]:
+    """group -> the names of its tasks."""
+    found: dict[str, list[str]] = {}
     for name in older:
-        found.setdefault(_origin(older, name, group), []).append(name)
+        found.setdefault(group(name), []).append(name)
     return found
-
-
-def _origin(older: Mapping[str, Made], name: str, group: Callable[[str], str]) -> tuple[str, str]:
-    return group(name), older[name].code
 
 
 def _timed(function: Callable[[*Arguments], list[Row]], arguments: tuple[*Arguments]) -> tuple[list[Row], float]:
