@@ -7,7 +7,7 @@ from typing import Any, get_type_hints
 from mlcd.errors import BadInput, nearest
 from mlcd.models.epochs import EpochPrior
 from mlcd.plugins import SCHEDULERS as PLUGIN_GROUP
-from mlcd.plugins import load_class, plugin_names
+from mlcd.plugins import is_object_name, load_class, plugin_names
 from mlcd.schedulers.scheduler import Scheduler
 
 SCHEDULERS = {
@@ -45,6 +45,18 @@ def scheduler_class(name: str) -> Any:
     return cls
 
 
+def learns_from_runs(text: str) -> bool:
+    """Whether the scheduler that `name[:option=value,...]` describes uses earlier trainings; False for unknown names."""
+    name = text.partition(":")[0].strip()
+    if is_object_name(text) or name not in (*SCHEDULERS, *plugin_names(PLUGIN_GROUP, built_in=SCHEDULERS)):
+        return False
+    return _has_prior(scheduler_class(name))
+
+
+def _has_prior(cls: Any) -> bool:
+    return any(field.name == "prior" for field in dataclasses.fields(cls))
+
+
 def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> Scheduler:
     """The scheduler that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
 
@@ -73,7 +85,7 @@ def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> S
             raise BadInput(f"search.strategy: {name} has no option {part!r}; allowed: {allowed}{hint}")
         values[fields[option]] = _convert(f"search.strategy: {name}:{option}", value, hints[fields[option]])
     try:
-        if prior is not None and any(f.name == "prior" for f in dataclasses.fields(cls)):
+        if prior is not None and _has_prior(cls):
             values["prior"] = prior
         changed = {field: values.pop(field) for field in inside if field in values}
         if changed:
