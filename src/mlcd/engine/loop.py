@@ -123,6 +123,7 @@ class Engine(Generic[P]):
                 authorisation=request.authorisation,
                 reason=request.reason,
                 usd_per_hour=request.usd_per_hour,
+                watch=request.watch,
                 started_seconds=elapsed,
                 started_at=now.wall_seconds,
                 started_moment=now,

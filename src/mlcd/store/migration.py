@@ -1,7 +1,7 @@
 """Migrates a home of an earlier schema to today's: when it is first opened, in one transaction.
 
 Schemas 2 to 5 are version 0.1's, with other tables. Schema 6 had the values of environment variables in the job's text
-and no digests.
+and no digests. Schema 7 had no watched trainings.
 
 Before any change, the database is copied to `mlcd.sqlite3.schemaN.bak`, without those values. If the process is killed
 at any point, the home is either still the old one or completely the new one, and a copy of that name is always
@@ -29,7 +29,7 @@ from mlcd.trial.outcome import Status
 
 FIRST_SCHEMA = 2
 """The oldest schema that can be migrated."""
-_LAST_0_1, _NO_DIGESTS = 5, 6
+_LAST_0_1, _NO_DIGESTS, _NO_WATCHES = 5, 6, 7
 _BUSY_SECONDS = 1.0
 """A lock held for longer means that a process works on the run; `mlcd runs` holds each lock only briefly."""
 _OLD = "old_"
@@ -45,7 +45,7 @@ _CALL_COLUMNS = (
 
 
 def schema_in(db: sqlite3.Connection) -> int | None:
-    """The schema that the tables are of, if it can be told: 0 for no table, 6, 7 or later; None for version 0.1's."""
+    """The schema that the tables are of, if it can be told: 0 for no table, 6, 7, 8 or later; None for 0.1's."""
     found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
     if not found:
         return 0
@@ -53,8 +53,13 @@ def schema_in(db: sqlite3.Connection) -> int | None:
         return None
     if not found >= set(TABLES):
         return -1
-    columns = {row["name"] for row in db.execute("PRAGMA table_info(runs)").fetchall()}
-    return _NO_DIGESTS + 1 if DIGEST in columns else _NO_DIGESTS
+    if not _has_column(db, "runs", DIGEST):
+        return _NO_DIGESTS
+    return _NO_WATCHES + 1 if _has_column(db, "steps_started", "watch") else _NO_WATCHES
+
+
+def _has_column(db: sqlite3.Connection, table: str, column: str) -> bool:
+    return column in {row["name"] for row in db.execute(f"PRAGMA table_info({table})").fetchall()}
 
 
 def migrate(
@@ -114,7 +119,7 @@ def _from_0_1(db: sqlite3.Connection, path: Path, create_tables: Callable[[sqlit
 
 
 def _add_columns(db: sqlite3.Connection, create_tables: Callable[[sqlite3.Connection], None]) -> None:
-    """Give the tables of schema 6 the columns that today's have in addition."""
+    """Give the tables of schema 6 or 7 the columns that today's have in addition."""
     for table, _, definition in missing_columns(db, create_tables):
         db.execute(f"ALTER TABLE {table} ADD COLUMN {definition}")
     with closing(sqlite3.connect(":memory:")) as today:

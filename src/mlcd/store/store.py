@@ -44,7 +44,7 @@ from mlcd.untrusted import Malformed, delete_tree
 
 __all__ = ["FILE", "SCHEMA", "RunSummary", "Store", "create_tables", "home"]
 
-SCHEMA = 7
+SCHEMA = 8
 """Schema 1 was used before the first release; 2 to 5 by version 0.1, which had tables for each kind of step. Schema 6
 had the values of environment variables in the job's text, and no digests."""
 CHECKED_BYTES = 64 * 2**20
