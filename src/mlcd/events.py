@@ -9,6 +9,7 @@ from mlcd.run.run import Run
 from mlcd.run.step import Step
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
+from mlcd.trial.watched import Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +38,12 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEnded:
-    """No more trials: why, and what was chosen (None when nothing fits)."""
+    """No more trials: why, and what was chosen (None when nothing fits), with how it is watched if it may not fit."""
 
     stopped: str
     choice: Plan | None
     money: Money
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

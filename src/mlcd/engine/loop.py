@@ -104,7 +104,7 @@ class Engine(Generic[P]):
             self.journal.conclude(self.run.run_id, verdict)
             self.run = replace(self.run, verdict=verdict)
             money = self.decider.money(self.run, self._elapsed())
-            self.observer(SearchEnded(stopped=verdict.stopped, choice=verdict.choice, money=money))
+            self.observer(SearchEnded(stopped=verdict.stopped, choice=verdict.choice, money=money, watch=verdict.watch))
         else:
             self._run_round(self._recorded(decision.requests))
 

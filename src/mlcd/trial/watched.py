@@ -83,9 +83,7 @@ def look_seconds(problem: Problem, config: Config, startup_seconds: float) -> fl
     return startup + problem.trial.planned_seconds(config.nodes) + STOP_SECONDS
 
 
-def watched(
-    problem: Problem, history: History, remaining: Remaining, left: Collection[Config] = ()
-) -> Iterator[Place]:
+def watched(problem: Problem, history: History, remaining: Remaining, left: Collection[Config] = ()) -> Iterator[Place]:
     """The measured deployments that are expected to fit what remains but not certain to, each with its watch.
 
     left  deployments that the training has left: they are not watched again
