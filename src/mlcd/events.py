@@ -38,11 +38,16 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEnded:
-    """No more trials: why, and what was chosen (None when nothing fits), with how it is watched if it may not fit."""
+    """No more trials: why, and what was chosen (None when nothing fits).
+
+    is_done  whether the trials did all of the work: the choice is what the last of them took
+    watch    how the training is watched, if its upper bound does not fit the limits
+    """
 
     stopped: str
     choice: Plan | None
     money: Money
+    is_done: bool = False
     watch: Watch | None = None
 
 
