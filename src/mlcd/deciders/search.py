@@ -126,12 +126,11 @@ class SearchDecider:
         """Trials, and a stretch of the training for as long as they run, once something measured fits.
 
         Until then trials are parts of the training. Where money counts, that is cheaper than a training beside them:
-        it waits, and they are made one at a time, until none may start or is worth its price.
+        it waits, and they are made one at a time, however many may run at once, until none may start or is worth its
+        price.
         """
         ledger, place, goal = account.ledger, place_beside(account), account.remaining.goal
-        waits = not account.run.attempts and (
-            goal.minimize is Objective.COST or (goal.budget is not None and self.parallel == 1)
-        )
+        waits = not account.run.attempts and (goal.minimize is Objective.COST or goal.budget is not None)
         if place is None or waits:
             count = 1 if waits else room
             if count == 1:  # of several at once, only the work of the one that gets furthest is kept
