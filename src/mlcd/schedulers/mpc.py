@@ -20,6 +20,7 @@ class Mpc:
     """
 
     name: ClassVar[str] = "mpc"
+    given: ClassVar[tuple[str, ...]] = ("prior",)
     settings: MpcSettings = MPC
     prior: EpochPrior = PRIOR
     seed: int = 0
