@@ -20,8 +20,11 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc"),
 ]
-WATCHED = "import mlcd.search.exhaustive as exhaustive\nexhaustive.Exhaustive.watched = True\n"
-"""Before mlcd's program: the trainings of `exhaustive` are watched, as those of `auto` are."""
+WATCHED = """\
+from mlcd.search.exhaustive import Exhaustive
+Exhaustive.guarded = Exhaustive.watched = True
+"""
+"""Before mlcd's program: `exhaustive` keeps the limits and its trainings are watched, as those of `auto` are."""
 HURRY = 0.02
 
 
@@ -78,9 +81,9 @@ def test_a_training_that_is_fast_enough_stays(tmp_path: Path, work: str) -> None
     with toy.mlcd("train", file) as run:
         started = first_training(toy, run)
         assert started.watch is not None
-        look = started.watch.seconds
+        look = started.started_at + started.watch.seconds
         lease = toy.await_training(run)
-        toy.until(run, lambda: any(line.get("at", 0.0) >= look for line in lines_of(lease / "progress.jsonl")))
+        toy.until(run, lambda: any(line["time"] > look for line in lines_of(lease / "progress.jsonl")))
         toy.tell("slow-2", HURRY)
         assert run.wait() == 0, run.said
     record = toy.record()
