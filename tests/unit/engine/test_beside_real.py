@@ -107,6 +107,14 @@ class Dying(Listed):
         return super().suggest(problem, history, remaining, count)
 
 
+class OneFirst(Listed):
+    """The first of the list, and the others only while the training runs beside them."""
+
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
+        found = super().suggest(problem, history, remaining, count)
+        return found if not history.tried or remaining.training is not None else ()
+
+
 class Interrupting(Dying):
     """The user presses Ctrl-C then."""
 
@@ -235,7 +243,9 @@ def test_the_nodes_of_a_training_end_themselves_at_its_upper_bound(store: Store)
     """Even if mlcd is gone, nodes of trials and training together cost no more than the budget."""
     cloud = QuickCloud()
     limited = problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(50)), slowdown=0.5)
-    run = driven(make_engine(limited, cloud, store, chosen=Listed(configs=(SLOW, EVEN), at_once=1), parallel=2), store)
+    run = driven(
+        make_engine(limited, cloud, store, chosen=OneFirst(configs=(SLOW, EVEN), at_once=1), parallel=2), store
+    )
     assert run.status is Status.DONE
     (lease,) = cloud.trainings()
     first = next(step for step in run.steps if step.role is Role.TRAINING)
