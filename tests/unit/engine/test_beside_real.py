@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from tests.synthetic import Listed, Machine, driven, make_engine, make_problem, stored
+from tests.synthetic import Listed, Machine, OneFirst, driven, make_engine, make_problem, stored
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.engine import Engine
@@ -105,14 +105,6 @@ class Dying(Listed):
         if len(history) == 2:
             raise self.error
         return super().suggest(problem, history, remaining, count)
-
-
-class OneFirst(Listed):
-    """The first of the list, and the others only while the training runs beside them."""
-
-    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        found = super().suggest(problem, history, remaining, count)
-        return found if not history.tried or remaining.training is not None else ()
 
 
 class Interrupting(Dying):
