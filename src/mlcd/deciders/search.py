@@ -95,7 +95,7 @@ class SearchDecider:
         most = 1 if one_by_one else count
         room = min(most, problem.max_trials - len(run.trials) - len(ledger.open))
         if room <= 0:
-            return (), f"the limit of {problem.max_trials} trials is reached"
+            return (), f"the limit of {problem.max_trials} {problem.trial_noun}s is reached"
         if not problem.work_known and ledger.history.measured and problem.target is None:
             raise BadInput(
                 "the job did not report how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
@@ -195,7 +195,7 @@ class SearchDecider:
             with_open = replace(ledger, open=(*ledger.open, *(request.authorisation for request in requests)))
             answer = with_open.authorise(suggestion.config)
             if isinstance(answer, Refusal):
-                stopped = f"a trial of {answer.choice} was refused: {answer.reason}"
+                stopped = f"a {ledger.problem.trial_noun} of {answer.choice} was refused: {answer.reason}"
                 continue
             price = ledger.problem.price(suggestion.config)
             reason = _reason(ledger.problem, suggestion)

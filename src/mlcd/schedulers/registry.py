@@ -39,7 +39,7 @@ def scheduler_class(name: str) -> Any:
 
 
 def learns_from_runs(text: str) -> bool:
-    """Whether the scheduler that `name[:option=value,...]` describes uses earlier trainings; False for unknown names."""
+    """Whether the scheduler that `name[:option=value,...]` describes uses earlier trainings; False if unknown."""
     name = text.partition(":")[0].strip()
     if is_object_name(text) or name not in (*SCHEDULERS, *plugin_names(PLUGIN_GROUP, built_in=SCHEDULERS)):
         return False
