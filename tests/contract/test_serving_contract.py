@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.serving_world import world
+from tests.unmeasured import UNMEASURED
 
 from mlcd.bench.serve.case import Bed, Case
 from mlcd.errors import BadInput
@@ -192,7 +193,7 @@ def test_answers_are_the_same_in_any_process() -> None:
     root = Path(__file__).resolve().parents[2]
 
     def ask(hash_seed: str) -> str:
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)}
+        environment = {**os.environ, **UNMEASURED, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(root)}
         done = subprocess.run(
             [sys.executable, "-c", _ASK], env=environment, cwd=root, capture_output=True, text=True, check=True
         )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.unmeasured import UNMEASURED
 
 from mlcd.known.measured_jobs import MeasuredJob
 from mlcd.models.parallel import ClusterSetting, Law, StepTime, fit
@@ -231,7 +232,7 @@ def test_answers_are_the_same_in_any_process() -> None:
     path = os.pathsep.join((str(root), str(root / "src")))
 
     def ask(hash_seed: str) -> str:
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
+        environment = {**os.environ, **UNMEASURED, "PYTHONHASHSEED": hash_seed, "PYTHONPATH": path}
         done = subprocess.run(
             [sys.executable, "-c", _ASK], env=environment, cwd=root, capture_output=True, text=True, check=True
         )

@@ -313,7 +313,7 @@ def test_no_two_stored_types_have_one_tag() -> None:
 
 @pytest.mark.parametrize("cls", STORED, ids=lambda cls: cls.__name__)
 def test_a_value_round_trips_with_all_its_fields(cls: type) -> None:
-    @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(of(cls))
     def check(value: Any) -> None:
         as_type: Any = Run[type(value.problem)] if cls is Run else cls  # type: ignore[misc]
@@ -334,7 +334,7 @@ UNIONS = {"outcome": Outcome, "choice": Choice, "problem": Problem | FunctionPro
 
 @pytest.mark.parametrize("name", UNIONS)
 def test_one_of_several_types_round_trips(name: str) -> None:
-    @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     @given(of(UNIONS[name]))
     def check(value: Any) -> None:
         again = codec.decode(codec.encode(value, UNIONS[name]), UNIONS[name])
@@ -356,7 +356,7 @@ def test_a_knob_value_is_finite() -> None:
         codec.encode(Config.of({"lr": math.inf}))
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(of(Run), st.lists(of(FunctionCall), max_size=3, unique_by=lambda call: (call.shard, call.attempt)))
 def test_a_run_round_trips_through_the_store(drawn: AnyRun, calls: list[FunctionCall]) -> None:
     steps = tuple(_stored(replace(step, number=number)) for number, step in enumerate(drawn.steps, start=1))
