@@ -233,8 +233,9 @@ def _seed_of(name: str) -> tuple[str, ...]:
 class Entry:
     """One strategy under one goal on one bed; `hours` maps a length to its mean ratio, `summary` pools them.
 
-    code      the commits that measured its runs
-    verified  the commits with which a sample of older runs was the same
+    intervals  length -> 95% interval of its mean ratio
+    code       the commits that measured its runs
+    verified   the commits with which a sample of older runs was the same
     """
 
     bed: str
@@ -245,6 +246,7 @@ class Entry:
     verified: str
     seeds: int
     hours: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
     summary: TrainSummary
 
 
@@ -266,6 +268,7 @@ def entries(made: Mapping[str, Made], *, pool: bool) -> list[Entry]:
     for (bed, unseen, work, parallel, _, _), pairs in groups.items():
         rows = [row for _, row in pairs]
         (pooled,) = summarise(rows, pool_hours=True)
+        apart = summarise(rows)
         found.append(
             Entry(
                 bed=bed,
@@ -275,7 +278,8 @@ def entries(made: Mapping[str, Made], *, pool: bool) -> list[Entry]:
                 code=", ".join(dict.fromkeys(each.code for each, _ in pairs)),
                 verified=", ".join(dict.fromkeys(each.verified for each, _ in pairs if each.verified)),
                 seeds=len({row.seed for row in rows}),
-                hours={f"{s.hours:g}": s.mean_ratio for s in summarise(rows)},
+                hours={f"{s.hours:g}": s.mean_ratio for s in apart},
+                intervals={f"{s.hours:g}": s.ratio_interval for s in apart},
                 summary=pooled,
             )
         )
