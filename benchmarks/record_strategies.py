@@ -253,14 +253,19 @@ class Entry:
 def entries(made: Mapping[str, Made], *, pool: bool) -> list[Entry]:
     """For every bed, all workloads and the held-out ones (on the simulator none is).
 
-    pool  whether to add all tables together
+    pool  whether to add all tables together, with the seeds that are whole on each of them
     """
+    beds: dict[tuple[str, ...], set[str]] = {}
+    for name in made:
+        bed, _, *seed = name.split("/")
+        beds.setdefault(tuple(seed), set()).add(bed)
     groups: dict[tuple[str, bool, str, int, str, str], list[tuple[Made, TrainRow]]] = {}
     for name, each in made.items():
-        bed = name.split("/")[0]
+        bed, _, *seed = name.split("/")
+        pooled_too = pool and bed != SIM and beds[tuple(seed)] >= set(TABLES)
         for known in each.rows:
             row = _row(known)
-            for place in (bed, ALL_TABLES) if pool and bed != SIM else (bed,):
+            for place in (bed, ALL_TABLES) if pooled_too else (bed,):
                 for unseen in (False, True) if row.unseen and bed != SIM else (False,):
                     key = (place, unseen, row.work, known["parallel"], row.goal, row.strategy)
                     groups.setdefault(key, []).append((each, row))
