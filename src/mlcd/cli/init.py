@@ -1,4 +1,6 @@
+import os
 import re
+import shlex
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -11,10 +13,12 @@ from mlcd.cli.complete import complete_templates
 from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_json, print_text, table, writable, write_file
 from mlcd.errors import BadInput, nearest
+from mlcd.untrusted import printable
 
 if TYPE_CHECKING:
     from mlcd.scripts import TrainingScript
 
+DIFF_CHARACTERS = 100_000
 OF_SCRIPTS = ("pytorch", "huggingface", "lightning", "tensorflow", "aws", "slurm", "kubernetes")
 """Templates of jobs that run a script of the user."""
 
@@ -75,10 +79,11 @@ def init(
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")
     name = None if stem in ("", "job") else stem[:80]
     values = _values(found, file.absolute().parent) if kind in OF_SCRIPTS else _model(kind, file.absolute().parent)
+    original = _copy_of(found) if found is not None and edit and found.edits else None
     if not kept:
         write_file(file, template(name, kind, **values))
-    if found is not None and edit and found.edits:
-        write_file(found.path.with_name(f"{found.path.name}.orig"), found.source)
+    if found is not None and original is not None:
+        write_file(original, found.source)
         write_file(found.path, found.edited)
     command = f"mlcd {TEMPLATES[kind].command} {file}"
     if output == "json":
@@ -129,7 +134,7 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
     if script is None:
         return {}
     path = script.path.absolute()
-    found = {"SCRIPT": str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)}
+    found = {"SCRIPT": _word(str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path))}
     for name, value in (("BATCH", script.batch), ("EPOCHS", script.epochs), ("SAMPLES", script.samples)):
         if value is not None:
             found[name] = str(value)
@@ -140,6 +145,21 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
     if script.outputs:
         found["OUTPUTS"] = f"[{', '.join(_quoted(name) for name in script.outputs)}]"
     return found
+
+
+def _copy_of(script: "TrainingScript") -> Path:
+    """Where the old script is kept. Raises BadInput where something is there, which may be a link to elsewhere."""
+    path = script.path.with_name(f"{script.path.name}.orig")
+    if os.path.lexists(path):
+        raise BadInput(f"{_shown(path)} already exists: --edit keeps the old script there; move it away")
+    return path
+
+
+def _word(path: str) -> str:
+    """A path as a word of the command in `run`. Raises BadInput for one that a line of a job file cannot hold."""
+    if not path.isprintable() or " #" in path or ": " in path:
+        raise BadInput(f"--script: {path!r} cannot be written in a job file: rename it")
+    return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
 
 def _quoted(name: str) -> str:
@@ -198,7 +218,8 @@ def _print(
         lines += _about(script, others, edited=edited)
     print_text(*lines)
     if script is not None and script.edits and not edited:
-        click.echo("\n" + replace(script, path=Path(_shown(script.path))).diff().rstrip("\n") + "\n")
+        diff = replace(script, path=Path(_shown(script.path))).diff().rstrip("\n")
+        click.echo(f"\n{printable(diff, most_characters=DIFF_CHARACTERS)}\n")
         print_text(f"To make these changes: mlcd init -t {kind} --edit, or your editor.")
     print_text(*_next_steps(file, kind, command, script, kept=kept))
 

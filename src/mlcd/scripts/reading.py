@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from mlcd.scripts.script import NEWLINES, python_lines
+
 KNOWN_SIZES = {
     "MNIST": 60_000,
     "FashionMNIST": 60_000,
@@ -16,6 +18,8 @@ KNOWN_SIZES = {
     "STL10": 5_000,
 }
 """Training samples of torchvision's datasets, by class (the datasets' own pages, 2026-08)."""
+MOST_COUNTED = 10**12
+"""A larger number is no batch, no epochs and no samples."""
 MADE = ("randn", "rand", "zeros", "ones", "randint")
 """Functions of PyTorch and NumPy whose first argument is the number of samples."""
 
@@ -30,7 +34,7 @@ class Source:
     @cached_property
     def lines(self) -> list[str]:
         """Its lines, without ends."""
-        return self.text.splitlines()
+        return [line.rstrip(NEWLINES) for line in python_lines(self.text)]
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -101,7 +105,7 @@ class Source:
         if node is None or depth > 4:
             return None
         if isinstance(node, ast.Constant):
-            return node.value if type(node.value) is int and node.value > 0 else None
+            return node.value if type(node.value) is int and 0 < node.value <= MOST_COUNTED else None
         if isinstance(node, ast.Name):
             return self.number(self.assigned(node.id), depth + 1)
         if isinstance(node, ast.Attribute):
