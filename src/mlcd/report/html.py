@@ -10,7 +10,7 @@ from mlcd.report.page import NARROW, WIDE, Cell, Column, Page, PagePart, Table, 
 from mlcd.report.pictures import PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
-from mlcd.report.verdict import ALL_IN_TRIALS, headline, is_given_up, outcome, search_price
+from mlcd.report.verdict import ALL_IN_TRIALS, end_warning, headline, is_given_up, outcome, search_price
 from mlcd.report.wording import assurance_text, plural, sentence, speed_text, watch_text
 from mlcd.report.yardstick import yardstick
 from mlcd.run.findings import Receipt, RejectedConfig, Saving
@@ -61,7 +61,7 @@ def html_report(record: SearchRun) -> str:
         origin_word=word,
         origin_text=sentence(meaning),
         leads=[lead] if lead else [],
-        leads_are_bad=record.status.is_final and record.status is not Status.DONE,
+        leads_are_bad=record.status.is_final and (record.status is not Status.DONE or bool(end_warning(record))),
     )
     return render(
         "train.html.j2",
@@ -123,6 +123,8 @@ def _lead(record: SearchRun) -> str:
         return lines[-1]
     if record.finished_trial is not None:
         return ALL_IN_TRIALS
+    if warned := end_warning(record):
+        return warned[0]
     return "" if record.choice and record.status is Status.DONE else lines[1]
 
 
