@@ -6,7 +6,6 @@ from difflib import unified_diff
 from enum import StrEnum
 from pathlib import Path
 
-
 NEWLINES = "\r\n"
 
 

@@ -9,8 +9,8 @@ import yaml
 
 from mlcd.cli.main import run
 from mlcd.errors import BadInput
-from mlcd.scripts import find_scripts, read_script
 from mlcd.scripts import find as finding
+from mlcd.scripts import find_scripts, read_script
 
 LOOP = "import torch\nfor x in loader:\n    loss.backward()\n    opt.step()\n"
 ESCAPES = "\x1b]52;c;AAAA\x07"
