@@ -282,7 +282,11 @@ def test_ctrl_c_ends_cleanly_and_resumes(undisturbed: tuple[SearchRun, float], t
     assert process.pid is not None
     os.kill(process.pid, signal.SIGINT)
     assert finish(process) == 130
-    assert (tmp_path / f"error-{process.pid}").read_text().startswith("Interrupted: interrupted; nothing paid for")
+    assert (
+        (tmp_path / f"error-{process.pid}")
+        .read_text()
+        .startswith("Interrupted: interrupted; every step that has ended is kept")
+    )
     assert whole(tmp_path).status is Status.INTERRUPTED
     assert 0 < len(ended_rows(tmp_path)) < len(record.trials)
     assert finish(launch(tmp_path, record.parallel)) == 0
