@@ -179,7 +179,7 @@ def test_a_strategy_that_needs_other_models_is_refused_without_them(name: str) -
 @pytest.mark.parametrize("name", ["falcon", "falcon-transfer"])
 def test_fields_passed_by_mlcd_are_not_options(name: str) -> None:
     with pytest.raises(BadInput, match=f"{name} has no option 'known=x'"):
-        strategy(f"{name}:known=x", known=world())
+        make(f"{name}:known=x")
 
 
 _ASK = """

@@ -36,6 +36,7 @@ from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, FailedEpoch, Fleet, Phase
 from mlcd.trial.node_metrics import MOST_BYTES, MOST_SOURCE_CHARACTERS, NodeMetrics
 from mlcd.trial.trial import Failure, Load, Measurement
+from mlcd.trial.watched import Watch
 from mlcd.units import Usd
 
 Values = dict[str, Any]
@@ -117,6 +118,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "precision": st.floats(0.01, 0.99),
         "retries": amounts,
     },
+    Watch: {"seconds": positive, "usd": money, "chance": shares},
     Workers: {"count": counts, "memory_gib": positive, "tflops": positive},
 }
 """Fields that may not have every value of their type."""
