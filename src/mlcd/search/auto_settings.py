@@ -71,8 +71,8 @@ class AutoSettings:
     """Whether the second trial of a round must beat the expected result of the first, as in heterbo."""
 
     watched: bool = True
-    """Whether a training may start where it is expected to fit but not certain to: it is watched, and moves to a fallback
-    if it turns out too slow (mlcd.trial.watched). `off`: only where the upper bound fits."""
+    """Whether a training may start where it is expected to fit but not certain to: it is watched, and moves to its
+    fallback if it turns out too slow (mlcd.trial.watched). `off`: only where the upper bound fits."""
 
     failed_share: float = 0.25
     """Of failures without a known reason, those that come of a deployment that is too small. With a half, the search
