@@ -82,9 +82,10 @@ def migrate(
             envs.forget(path.parent, run_id)
         else:
             envs.keep(path.parent, run_id, values)
-    for (run_id,) in db.execute("SELECT run_id FROM runs").fetchall():
-        last = "(SELECT max(id) FROM statuses WHERE run_id = ?)"
-        db.execute(f"UPDATE statuses SET row_count = ? WHERE id = {last}", (count_rows(db, run_id), run_id))  # noqa: S608
+    if version <= _NO_DIGESTS:  # later rows have their counts, and are sealed with them
+        for (run_id,) in db.execute("SELECT run_id FROM runs").fetchall():
+            last = "(SELECT max(id) FROM statuses WHERE run_id = ?)"
+            db.execute(f"UPDATE statuses SET row_count = ? WHERE id = {last}", (count_rows(db, run_id), run_id))  # noqa: S608
     seal(db)
     for backup in path.parent.glob(f"{path.name}.schema*.bak"):
         _strip_backup(backup)
@@ -152,7 +153,7 @@ def _strip_env_values(db: sqlite3.Connection) -> dict[str, dict[str, str]]:
     """Replace the values of environment variables in every job's text by null; return them by run."""
     found: dict[str, dict[str, str]] = {}
     for run_id, spec in db.execute("SELECT run_id, spec FROM runs").fetchall():
-        with suppress(ValueError, TypeError, AttributeError, RecursionError, SpecError):  # not one that mlcd wrote
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, SpecError):  # not a job's text
             data = json.loads(spec)
             source, values = without_env_values(data["source"])
             if values:

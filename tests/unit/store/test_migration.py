@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests import old_rows
 from tests.old_rows import OldHome
+from tests.synthetic import SyntheticCloud, driven, make_engine, make_problem
 
 from mlcd import codec
 from mlcd.catalog.functions import FunctionPrices
@@ -37,6 +38,7 @@ from mlcd.trial.epoch_0_1 import epoch_from_0_1
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, FailureKind, Learned, Load, Measurement
+from mlcd.trial.watched import Watch
 from mlcd.units import Usd
 
 SCHEMAS = (2, 3, 4, 5)
@@ -534,3 +536,34 @@ def test_processes_that_open_an_old_home_at_once_all_succeed(tmp_path: Path, lar
         children = [in_a_child(lambda home=home: check_all(home)) for _ in range(4)]  # type: ignore[misc]
         assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
         check_all(home)
+
+
+def test_a_home_of_schema_7_opens_with_trainings_that_are_not_watched(tmp_path: Path) -> None:
+    """Schema 7 had no column for watches; the problem of its runs has no field for them either."""
+    problem = make_problem()
+    with Store(tmp_path) as store:
+        run = driven(make_engine(problem, SyntheticCloud(), store), store)
+    path = tmp_path / FILE
+    with closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("ALTER TABLE steps_started DROP COLUMN watch")
+        db.execute("PRAGMA user_version = 7")
+    for _ in range(2):
+        with Store(tmp_path) as store:
+            found = store.load(run.run_id)
+        assert found == run
+        assert {step.watch for step in found.steps} == {None}
+    assert version(path) == SCHEMA
+    assert version(path.with_name(f"{FILE}.schema7.bak")) == 7
+
+
+def test_a_watch_is_stored_with_its_step(tmp_path: Path) -> None:
+    problem = make_problem()
+    config = problem.space.configs[0]
+    back = Plan(config=config, seconds=10.0, usd=Usd(5), worst_seconds=12.0, worst_usd=Usd(6))
+    with Store(tmp_path) as store:
+        run = driven(make_engine(problem, SyntheticCloud(), store), store)
+        for number, fallback in enumerate((back, None), start=len(run.steps) + 1):
+            watch = Watch(seconds=7.5, usd=Usd(3), chance=0.875, fallback=fallback)
+            step = replace(run.steps[-1], number=number, round=number, outcome=None, ended_seconds=None, watch=watch)
+            store.start(run.run_id, (step,))
+            assert store.load(run.run_id).steps[-1].watch == watch
