@@ -92,15 +92,16 @@ class Ledger:
         reserve = self.incumbent()
         if bare.usd is not None:
             free = bare.usd - (reserve.worst_usd if reserve else ZERO)
-            allowed &= problem.worst_trial_micros <= free.micros
+            own = problem.verification_micros if reserve is None else 0  # the first one is for nothing without it
+            allowed &= problem.worst_trial_micros + own <= free.micros
         deadline = problem.goal.deadline_seconds
         if deadline is not None:
             running = max((a.seconds for a in self.open), default=0.0)
             until = deadline - self.elapsed_seconds
             if self.training is not None:
                 running = max(running, self.training.worst_seconds)
-            elif reserve is not None:
-                until -= reserve.worst_seconds
+            else:
+                until -= reserve.worst_seconds if reserve is not None else problem.verify_seconds or 0.0
             allowed &= np.maximum(problem.worst_trial_seconds, running) <= until
         return replace(bare, allowed=allowed, training=self.training, seconds_per_usd=self.seconds_per_usd)
 
@@ -151,10 +152,11 @@ class Ledger:
     def _reason(self, index: int) -> str:
         usd, seconds = Usd(int(self.problem.worst_trial_micros[index])), float(self.problem.worst_trial_seconds[index])
         reserve = self.incumbent()
-        parts = [f"a trial may take {usd} and {format_seconds(seconds)}"]
+        parts = [f"a {self.problem.trial_noun} may take {usd} and {format_seconds(seconds)}"]
         if reserve is not None:
+            use = "train on" if self.problem.verify_seconds is None else "verify"
             parts.append(
-                f"{reserve.worst_usd} and {format_seconds(reserve.worst_seconds)} are kept to train on {reserve.config}"
+                f"{reserve.worst_usd} and {format_seconds(reserve.worst_seconds)} are kept to {use} {reserve.config}"
             )
         if self.usd_left is not None:
             parts.append(f"{self.usd_left} left")

@@ -301,3 +301,14 @@ class Problem:
         """(N,) the exact upper bound of a trial's cost, in micro-dollars; UNBOOKABLE_MICROS for all beyond MOST_USD."""
         exact = (p.for_seconds(s).micros for p, s in zip(self.usd_per_hour, self.worst_trial_seconds, strict=True))
         return np.array([min(micros, UNBOOKABLE_MICROS) for micros in exact], dtype=np.int64)
+
+    @cached_property
+    def verification_micros(self) -> NDArray[np.int64]:
+        """(N,) the exact upper bound of a verification's cost, as `worst_trial_micros`; 0 for a training."""
+        exact = (price.for_seconds(self.verify_seconds or 0.0).micros for price in self.usd_per_hour)
+        return np.array([min(micros, UNBOOKABLE_MICROS) for micros in exact], dtype=np.int64)
+
+    @property
+    def trial_noun(self) -> str:
+        """What users call a trial of this problem."""
+        return "trial" if self.verify_seconds is None else "load test"

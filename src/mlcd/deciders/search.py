@@ -95,7 +95,7 @@ class SearchDecider:
         most = 1 if one_by_one else count
         room = min(most, problem.max_trials - len(run.trials) - len(ledger.open))
         if room <= 0:
-            return (), f"the limit of {problem.max_trials} trials is reached"
+            return (), f"the limit of {problem.max_trials} {problem.trial_noun}s is reached"
         if not problem.work_known and ledger.history.measured and problem.target is None:
             raise BadInput(
                 "the job did not report how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
@@ -126,12 +126,11 @@ class SearchDecider:
         """Trials, and a stretch of the training for as long as they run, once something measured fits.
 
         Until then trials are parts of the training. Where money counts, that is cheaper than a training beside them:
-        it waits, and they are made one at a time, until none may start or is worth its price.
+        it waits, and they are made one at a time, however many may run at once, until none may start or is worth its
+        price.
         """
         ledger, place, goal = account.ledger, place_beside(account), account.remaining.goal
-        waits = not account.run.attempts and (
-            goal.minimize is Objective.COST or (goal.budget is not None and self.parallel == 1)
-        )
+        waits = not account.run.attempts and (goal.minimize is Objective.COST or goal.budget is not None)
         if place is None or waits:
             count = 1 if waits else room
             if count == 1:  # of several at once, only the work of the one that gets furthest is kept
@@ -196,7 +195,7 @@ class SearchDecider:
             with_open = replace(ledger, open=(*ledger.open, *(request.authorisation for request in requests)))
             answer = with_open.authorise(suggestion.config)
             if isinstance(answer, Refusal):
-                stopped = f"a trial of {answer.choice} was refused: {answer.reason}"
+                stopped = f"a {ledger.problem.trial_noun} of {answer.choice} was refused: {answer.reason}"
                 continue
             price = ledger.problem.price(suggestion.config)
             reason = _reason(ledger.problem, suggestion)
