@@ -12,7 +12,7 @@ class AutoSettings:
     """Options of `auto:option=value`.
 
     Numbers without another source were chosen on the seen workloads of scout, multicloud and trimtuner under the
-    default protocol of `mlcd bench train`, 1 or 2 seeds; not yet on random protocols. Raises ValueError for a number
+    default protocol of `mlcd bench train`, 1 or 2 seeds, not on random protocols. Raises ValueError for a number
     that is out of range.
     """
 
