@@ -22,6 +22,8 @@ _LEAST_GAP = 2
 _MOST_LINE = 20_000  # characters of a line; a cell has fewer (mlcd.untrusted.text)
 
 
+_UNIT = re.compile(r"(?<![0-9A-Za-z.-])([0-9][0-9.,]*) (?=(?:s|min|h|d|x|of)\b)")
+"""A number before its unit: `12 h` is not broken. `4 x p4d` may be broken after the x."""
 _LAST_STYLE = re.compile(r"\x1b\[[0-9;]*m$")
 
 
@@ -169,7 +171,9 @@ def _wrapped(text: str, width: int, indent: int = 0, hang: int = 0) -> list[str]
     """The text in lines, the first indented by `indent` and the others by `hang`."""
     most = max(width, hang + 8)
     first, rest = " " * indent, " " * hang
-    return wrap(text, most, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [""]
+    joined = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
+    lines = wrap(joined, most, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
 def _table(table: Rows, width: int | None) -> Iterator["RenderableType"]:

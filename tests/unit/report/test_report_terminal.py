@@ -48,6 +48,14 @@ def words(text: str) -> set[str]:
     return {word.strip(":") for word in text.split() if word.isascii()}
 
 
+def test_a_number_stays_with_its_unit() -> None:
+    text = "it takes 3 d 18 h and then 12 min 5 s on 4 x p4d.24xlarge, which is 3 of them"
+    for width in range(20, 60):
+        lines = rendered([Line(text, is_wrapped=True)], width=width).splitlines()
+        assert [line for line in lines if re.search(r"[0-9]$", line)] == []
+        assert " ".join(" ".join(lines).split()) == text
+
+
 @pytest.mark.parametrize("name", VERDICTS)
 def test_an_answer_fits_every_terminal(name: str) -> None:
     make, said = VERDICTS[name]

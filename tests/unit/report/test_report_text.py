@@ -201,10 +201,26 @@ def test_a_faster_trial_that_does_not_fit_is_not_called_no_better() -> None:
     fastest = max(measured, key=lambda trial: trial.samples_per_second)
     slowest = min(measured, key=lambda trial: trial.samples_per_second)
     fits = Plan.of(run.problem, slowest)
-    text = _worth(run.problem, fastest, fits, fits, slowest)
-    assert text.endswith(f"faster than {slowest.config}, but does not fit")
+    money = Money(
+        spent=run.spent,
+        reserved=ZERO,
+        left=ZERO,
+        elapsed_seconds=run.search_seconds,
+        reserved_seconds=0.0,
+        seconds_left=None,
+    )
     other = Plan.of(run.problem, fastest)
-    assert _worth(run.problem, slowest, other, other, fastest).endswith(f"no better than {fastest.config}")
+
+    def said(budget: Usd) -> str:
+        given = replace(run.problem, goal=replace(run.problem.goal, budget=budget))
+        return _worth(given, fastest, fits, fits, slowest, money)
+
+    assert said(other.usd).endswith(
+        f"faster than {slowest.config}, but would cost {run.spent + other.usd} with the search: over the budget"
+    )
+    assert said(run.spent + other.usd).endswith(f"faster than {slowest.config}, but not certain to fit the limits")
+    worse = _worth(run.problem, slowest, other, other, fastest, money)
+    assert worse.endswith(f"no better than {fastest.config}")
 
 
 def test_a_failed_training_saved_nothing() -> None:
