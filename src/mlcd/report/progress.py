@@ -173,7 +173,7 @@ class ProgressLines(LiveLine):
             knows_before = self._has_ended or (row.number == 1 and not self._has_reserve)  # not after a resume
             before = self._incumbent if knows_before else event.incumbent
             rival = None if event.incumbent is None else self._trials.get(event.incumbent.config)
-            worth = _worth(self._problem, trial, before, event.incumbent, rival, event.money)
+            worth = _worth(self._problem, trial, before, event.incumbent, rival, money=event.money)
             self.wrapped(f"      {row.reason}; {worth}" if row.reason else f"      {worth}", Style.DIM)
         self._incumbent, self._has_ended = event.incumbent, True
 
@@ -290,6 +290,7 @@ def _worth(
     before: Plan | None,
     after: Plan | None,
     best: Measurement | None,
+    *,
     money: Money,
 ) -> str:
     """What came of the trial, and what that was worth for its price: in words, in the goal's unit.

@@ -63,7 +63,7 @@ class Rows:
     has_heads     whether the first row has the columns' names
     is_wrapped    whether its last column is wrapped at WIDTH even without a terminal limit
     marks         the styles of the first cells, one per row
-    notes         a remark per row, "" for none: below its row, or beside it if `notes_beside` and it fits
+    notes         a remark per row, "" for none: below its row, or beside it if `notes_beside` and all fit
     notes_indent  of a remark below its row
     titles        how many first cells name a row if rows become blocks
     """
@@ -230,8 +230,9 @@ def _grid(table: Rows, widths: Sequence[int], limit: int) -> Iterator["Renderabl
         yield _drawn(table, widths, range(len(table.rows)))
         return
     used = table.indent + table.gap * len(widths) + sum(widths)
+    # All remarks beside their rows, or all below: a mixture is hard to read.
+    is_beside = table.notes_beside and all(used + len(note) <= limit for note in table.notes)
     for at, note in enumerate(table.notes):
-        is_beside = table.notes_beside and used + len(note) <= limit
         yield _drawn(table, widths, range(at, at + 1), beside=note if is_beside else "")
         if note and not is_beside:
             for line in _wrapped(note, limit, table.notes_indent, table.notes_indent):
