@@ -483,7 +483,7 @@ class Store:
             trials=trials,
             spent=Usd(spent),
             kind=header.kind,
-            goal=str(goal),
+            goal=goal.serving_text if header.kind is Kind.SERVE else str(goal),
             choice="" if verdict is None or verdict.choice is None else str(verdict.choice.config),
         )
 
