@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.errors import SpecError, nearest
-from mlcd.units import Usd, duration_text, format_seconds
+from mlcd.units import Usd, duration_text, format_seconds, latency_text
 
 Floats = NDArray[np.float64]
 
@@ -138,6 +138,19 @@ class Goal:
         if self.budget is not None:
             limits.append(f"for at most {self.budget}")
         return " ".join([words[self.minimize], *limits])
+
+    @property
+    def serving_text(self) -> str:
+        """The goal of a model to serve: `most requests per dollar with p99 within 50 ms`."""
+        words = "most requests per second" if self.minimize is Objective.TIME else "most requests per dollar"
+        if self.rate is not None:
+            words = f"cheapest at {self.rate:g} requests/s"
+        limits = [f" with p{self.slo.percentile} within {latency_text(self.slo.seconds)}"] if self.slo else []
+        if self.budget is not None:
+            limits.append(f", search for at most {self.budget}")
+        if self.deadline_seconds is not None:
+            limits.append(f", search within {format_seconds(self.deadline_seconds)}")
+        return "".join([words, *limits])
 
 
 def goal_json(goal: Goal, *, text: str | None = None, serving: bool = False) -> dict[str, object]:

@@ -186,7 +186,6 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
 def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     """Print what would be tried. Returns the exit code: that of an infeasible run if no load test fits the limits."""
     from mlcd.cli.dry_run import first_look
-    from mlcd.report.serving import goal_words
     from mlcd.trial.outcome import Status
 
     look = first_look(prepared)
@@ -199,7 +198,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
             {
                 "kind": str(prepared.kind),
                 "name": prepared.name,
-                "goal": goal_words(problem.goal),
+                "goal": problem.goal.serving_text,
                 "configurations": len(problem.space),
                 "configurations_within_limits": look.allowed,
                 "ways_out": [way.text for way in look.relaxations],
@@ -211,7 +210,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
             }
         )
         return code
-    print_text(f"{prepared.name}: {goal_words(problem.goal)}")
+    print_text(f"{prepared.name}: {problem.goal.serving_text}")
     print_text(
         f"{len(problem.space):,} configurations: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from mlcd.goal import Goal
 from mlcd.report.origin import LOCAL_SERVING
 from mlcd.report.receipt_lines import receipt_rows, serving_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
@@ -56,21 +55,7 @@ def _answer(record: SearchRun) -> list[Item]:
 
 def goal_text(record: SearchRun) -> str:
     """`most requests per dollar with p99 within 50 ms`."""
-    return goal_words(record.problem.goal)
-
-
-def goal_words(goal: Goal) -> str:
-    """The same of a goal."""
-    words = {"cost": "most requests per dollar", "time": "most requests per second"}[str(goal.minimize)]
-    if goal.rate is not None:
-        words = f"cheapest at {goal.rate:g} requests/s"
-    limits = [f"p{goal.slo.percentile} within {latency_text(goal.slo.seconds)}"] if goal.slo else []
-    text = f"{words} with {limits[0]}" if limits else words
-    if goal.budget is not None:
-        text += f", search for at most {goal.budget}"
-    if goal.deadline_seconds is not None:
-        text += f", search within {format_seconds(goal.deadline_seconds)}"
-    return text
+    return record.problem.goal.serving_text
 
 
 def _ways_out(record: SearchRun) -> list[Line]:
@@ -116,7 +101,7 @@ def _known(record: SearchRun) -> list[Item]:
     if alike.unseen:
         more = f" and {len(alike.unseen) - 8} more" if len(alike.unseen) > 8 else ""
         lines.append(
-            f"Never measured before: {', '.join(alike.unseen[:8])}{more}; the search needs more trials for that."
+            f"Never measured before: {', '.join(alike.unseen[:8])}{more}; the search needs more load tests for that."
         )
     return [Line(text, is_wrapped=True) for text in lines]
 

@@ -497,7 +497,7 @@ class Store:
             trials=sum(row["role"] in counted and row["number"] in ended for row in started),
             spent=Usd(sum(row["usd_micros"] for row in ended.values())),
             kind=header.kind,
-            goal=str(goal),
+            goal=goal.serving_text if header.kind is Kind.SERVE else str(goal),
             choice="" if verdict is None or verdict.choice is None else str(verdict.choice.config),
         )
 
