@@ -254,10 +254,14 @@ class Store:
         return self._logs(self.load(run_id))
 
     def latest(self, *, unfinished: bool = False) -> str:
-        """The name of the newest run, or of the newest that has not ended. Raises BadInput where there is none."""
+        """The name of the newest run, or of the newest that has not ended. Raises BadInput where there is none.
+
+        Raises StoreError where the newest are damaged, so that it is not known whether they have ended: an older one is
+        not what is meant.
+        """
         with self._snapshot():
             for name in self._names():
-                with suppress(DamagedRow, ValueError):
+                with self._explained(name):
                     if not (unfinished and self._status(name).is_final):
                         return name
         if unfinished:
