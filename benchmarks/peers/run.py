@@ -179,7 +179,7 @@ def table(records: Mapping[str, Mapping[str, Any]], ours: Sequence[Mapping[str, 
             if (line["bed"], line["unseen"], line["work"], line["parallel"]) == ("tables", True, "thrown", 1)
             and line["summary"]["strategy"] == name
         }
-        cells = [f"{known[goal]['hours']['6']:.2f}" if goal in known else "-" for goal in goals]
+        cells = [_six_hours(known[goal]) if goal in known else "-" for goal in goals]
         seeds = max((line["seeds"] for line in known.values()), default=0)
         lines.append(f"| `{name}` | {seeds} | {' | '.join(cells)} | see above | see above |")
     for record in records.values():
@@ -197,5 +197,13 @@ def table(records: Mapping[str, Mapping[str, Any]], ours: Sequence[Mapping[str, 
     return "\n".join(lines)
 
 
+def _six_hours(line: Mapping[str, Any]) -> str:
+    """The mean ratio of 6-hour jobs, with its interval where the record has it."""
+    low, high = line.get("intervals", {}).get("6", (None, None))
+    return f"{line['hours']['6']:.2f}" + ("" if low is None else f" ({low:.2f} to {high:.2f})")
+
+
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # SMAC suggests by the order of hashes: the same seed, the same run
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     main()

@@ -69,7 +69,8 @@ def init(
         _list(output)
         return
     kind = _checked(kind, script=script, edit=edit)
-    if writable(file).exists() and not force:
+    kept = edit and not force and writable(file).exists()
+    if writable(file).exists() and not force and not kept:
         raise BadInput(f"{file} already exists: give --force to overwrite it, or another name")
     others: tuple[TrainingScript, ...] = ()
     found: TrainingScript | None = None
@@ -78,16 +79,17 @@ def init(
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")
     name = None if stem in ("", "job") else stem[:80]
     values = _values(found, file.absolute().parent) if kind in OF_SCRIPTS else _model(kind, file.absolute().parent)
-    kept = _copy_of(found) if found is not None and edit and found.edits else None
-    write_file(file, template(name, kind, **values))
-    if found is not None and kept is not None:
-        write_file(kept, found.source)
+    original = _copy_of(found) if found is not None and edit and found.edits else None
+    if not kept:
+        write_file(file, template(name, kind, **values))
+    if found is not None and original is not None:
+        write_file(original, found.source)
         write_file(found.path, found.edited)
     command = f"mlcd {TEMPLATES[kind].command} {file}"
     if output == "json":
-        print_json(_json(file, kind, command, found, edited=edit))
+        print_json(_json(file, kind, command, found, edited=edit, kept=kept))
     else:
-        _print(file, kind, command, found, others, edited=edit)
+        _print(file, kind, command, found, others, edited=edit, kept=kept)
 
 
 def _checked(kind: str | None, *, script: Path | None, edit: bool) -> str:
@@ -192,6 +194,7 @@ def _print(
     others: "tuple[TrainingScript, ...]",
     *,
     edited: bool,
+    kept: bool,
 ) -> None:
     from mlcd.scripts import find_scripts
 
@@ -208,7 +211,7 @@ def _print(
             lines.append("For your own script: mlcd init --list")
         print_text(*lines)
         return
-    lines.append(f"Wrote {file}.")
+    lines.append(f"{file} stays as it is (--force writes it anew)." if kept else f"Wrote {file}.")
     if kind in OF_SCRIPTS and script is None:
         lines.append(_no_script(kind, others))
     if script is not None:
@@ -217,8 +220,8 @@ def _print(
     if script is not None and script.edits and not edited:
         diff = replace(script, path=Path(_shown(script.path))).diff().rstrip("\n")
         click.echo(f"\n{printable(diff, most_characters=DIFF_CHARACTERS)}\n")
-        print_text(f"To make these changes: mlcd init -t {kind} --edit --force, or your editor.")
-    print_text(*_next_steps(file, kind, command, script))
+        print_text(f"To make these changes: mlcd init -t {kind} --edit, or your editor.")
+    print_text(*_next_steps(file, kind, command, script, kept=kept))
 
 
 def _no_script(kind: str, others: "tuple[TrainingScript, ...]") -> str:
@@ -268,12 +271,14 @@ def _lacks(kind: str) -> list[str]:
     return [f"{here}: install it there, or name the Python that has it in `run`, with its full path."]
 
 
-def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | None") -> list[str]:
+def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | None", *, kept: bool) -> list[str]:
     steps = []
     unknown = ["job.samples (of one epoch)"] if script is None or script.samples is None else []
     unknown += ["job.epochs"] if script is None or script.epochs is None else []
-    if kind in OF_SCRIPTS and kind not in ("huggingface", "lightning") and unknown:
-        steps.append(f"Check {' and '.join(unknown)} in {file}: the script does not say it plainly.")
+    unknown = [] if kind in ("huggingface", "lightning") else unknown  # their Trainer tells how much there is
+    unknown += ["job.batch"] if script is None or script.batch is None else []
+    if kind in OF_SCRIPTS and not kept and unknown:
+        steps.append(f"CHANGE THIS in {file}: {', '.join(unknown)}; the script does not say it plainly.")
     if kind == "slurm":
         steps.append(f"Write your partitions and their prices into {file}.")
     if kind == "serve":
@@ -288,8 +293,10 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def _json(file: Path, kind: str, command: str, script: "TrainingScript | None", *, edited: bool) -> dict[str, object]:
-    made: dict[str, object] = {"file": str(file), "template": kind, "command": command}
+def _json(
+    file: Path, kind: str, command: str, script: "TrainingScript | None", *, edited: bool, kept: bool
+) -> dict[str, object]:
+    made: dict[str, object] = {"file": str(file), "file_is_kept": kept, "template": kind, "command": command}
     if script is not None:
         made["script"] = {
             "file": _shown(script.path),

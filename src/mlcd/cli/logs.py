@@ -31,8 +31,8 @@ LINE_CHARACTERS = 20_000
 def logs(*, run: str | None, trial: int | None, node: int | None, follow: bool, paths: bool, output: str) -> None:
     """Show what the nodes of a run, or its server, wrote.
 
-    RUN is a name from `mlcd runs`, or a unique prefix of one; by default the newest run. Without --trial, the newest
-    step is shown: the training once there is one. Simulated runs write nothing.
+    RUN is a name from `mlcd runs`, a unique prefix of one, or a job's name for its newest run; by default the newest
+    run. Without --trial, the newest step is shown: the training once there is one. Simulated runs write nothing.
     """
     from mlcd.store.store import Store, home
 

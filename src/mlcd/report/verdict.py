@@ -9,7 +9,7 @@ from mlcd.report.receipt_lines import receipt_rows, train_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.text_plot import text_plot
 from mlcd.report.thinning import MOST_LINES, MOST_NAMED, ends, left_out_text, listed
-from mlcd.report.wording import assurance_text, plural, speed_text
+from mlcd.report.wording import assurance_text, plural, sentence, speed_text, watch_text
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Receipt, RejectionReason, Saving
 from mlcd.run.header import ReusedTrial
@@ -58,8 +58,14 @@ def _answer(record: SearchRun) -> list[Item]:
     choice = [] if record.choice is None or is_unchosen else _choice(record, record.choice)
     if record.status.is_final:
         style = Style.BAD if record.status is Status.OUTPUT_MISSING else Style.PLAIN
-        return [Line(asked), *choice, *(Line(text, style) for text in ended)]
+        warned = [Line(text, Style.BAD, is_wrapped=True) for text in end_warning(record)]
+        return [Line(asked), *choice, *(Line(text, style) for text in ended), *warned]
     return [Line(asked), *map(Line, ended), *choice]
+
+
+def end_warning(record: SearchRun) -> list[str]:
+    """What a training that is done did otherwise than its job file says, as a sentence; [] if nothing."""
+    return [f"WARNING: {record.final.warning}."] if record.final is not None and record.final.warning else []
 
 
 def is_given_up(record: SearchRun) -> bool:
@@ -110,7 +116,8 @@ def _missing_outputs(record: SearchRun, final: Attempt) -> list[str]:
     names = final.missing_outputs
     why = "listed under outputs in the job file, and not there when the training ended"
     lines = [f"MISSING: {', '.join(names)}: {why}."]
-    lines += ["The files of its node are kept; outputs are paths in this folder:", f"  {final.kept_folder}"]
+    lines += ["Everything that it wrote is kept: copy what you need from", f"  {final.kept_folder}"]
+    lines.append("Before the next run, correct `outputs`, or let the script write these paths in its working folder.")
     return [*lines, f"Search and training together broke the limit: {_broken(record)}."] if _broken(record) else lines
 
 
@@ -145,7 +152,14 @@ def _choice(record: SearchRun, choice: Plan) -> list[Item]:
     seconds = f"{format_seconds(known.seconds[0])} .. {format_seconds(known.seconds[1])}"
     rows.append(["time", format_seconds(choice.seconds), seconds, format_seconds(choice.worst_seconds)])
     rows.append(["money", str(choice.usd), f"{known.usd[0]} .. {known.usd[1]}", str(choice.worst_usd)])
-    return [title, Rows(rows=rows, align="<>>>", indent=2)]
+    return [title, Rows(rows=rows, align="<>>>", indent=2), *_watched(record)]
+
+
+def _watched(record: SearchRun) -> list[Item]:
+    watch = record.verdict.watch if record.verdict else None
+    if watch is None:
+        return []
+    return [Line(f"  {sentence(watch_text(watch))}", hang=2, is_wrapped=True)]
 
 
 def _relaxations(record: SearchRun) -> list[Item]:

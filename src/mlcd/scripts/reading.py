@@ -80,6 +80,19 @@ class Source:
         line = self.lines[statement.lineno - 1]
         return line[: len(line) - len(line.lstrip())]
 
+    def sees(self, place: ast.AST, expression: ast.expr) -> bool:
+        """Whether every name in the expression is defined where `place` is: in the same function, or at the top."""
+        inside = next((node for node in self.around(place) if isinstance(node, ast.FunctionDef)), None)
+        for name in {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}:
+            stores = [
+                n for n in self.nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+            ]
+            homes = {next((n for n in self.around(s) if isinstance(n, ast.FunctionDef)), None) for s in stores}
+            arguments = [] if inside is None else [arg.arg for arg in (*inside.args.args, *inside.args.kwonlyargs)]
+            if name not in arguments and inside not in homes and None not in homes:
+                return False
+        return True
+
     def assigned(self, name: str) -> ast.expr | None:
         """The value of the first assignment to a name."""
         for node in self.nodes:
@@ -117,6 +130,8 @@ class Source:
             return self.size(self.assigned(node.id), depth + 1)
         if isinstance(node, ast.Call):
             name = last_name(node.func)
+            if name == "len" and node.args:
+                return self.size(node.args[0], depth + 1)
             if name in KNOWN_SIZES:
                 return KNOWN_SIZES[name]
             if name in MADE and node.args:

@@ -1,7 +1,7 @@
 """Migrates a home of an earlier schema to today's: when it is first opened, in one transaction.
 
 Schemas 2 to 5 are version 0.1's, with other tables. Schema 6 had the values of environment variables in the job's text
-and no digests. Schema 7 had the count of a run's rows in its statuses.
+and no digests. Schema 7 had the count of a run's rows in its statuses, and no watched trainings.
 
 Before any change, the database is copied to `mlcd.sqlite3.schemaN.bak`, without those values. If the process is killed
 at any point, the home is either still the old one or completely the new one, and a copy of that name is always

@@ -25,6 +25,7 @@ CREATE TABLE steps_started (
     started_seconds        REAL NOT NULL,    -- after the run's first start
     started_at             REAL NOT NULL,    -- wall clock, seconds since 1970
     started_moment         TEXT,             -- JSON: Moment, on all clocks; NULL in earlier versions
+    watch                  TEXT,             -- JSON: Watch of a training that is not certain to fit; else NULL
     digest                 TEXT,
     PRIMARY KEY (run_id, number)
 ) STRICT;
