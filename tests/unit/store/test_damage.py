@@ -211,10 +211,8 @@ def test_the_name_of_a_damaged_run_is_shown_harmlessly(
     home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MLCD_HOME", str(home))
-    sql(
-        home,
-        "UPDATE runs SET run_id = 'x' || char(27) || ']52;c;QUFB' || char(7) || char(10) || 'mlcd: done' WHERE run_id = 'second'",
-    )
+    name = "'x' || char(27) || ']52;c;QUFB' || char(7) || char(10) || 'mlcd: done'"
+    sql(home, f"UPDATE runs SET run_id = {name} WHERE run_id = 'second'")
     for arguments in ([], ["-o", "json"], ["-o", "csv"]):
         assert main(["runs", *arguments]) == 0
         said = capsys.readouterr()
