@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.errors import SpecError, nearest
+from mlcd.loadgen.chat.plan import ChatLimit
 from mlcd.units import Usd, duration_text, format_seconds
 
 Floats = NDArray[np.float64]
@@ -60,8 +61,9 @@ class Goal:
     For serving, the work is a million requests: cheapest means most requests per dollar, fastest means most requests
     per second. The limits then apply to the search and its verification.
 
-    slo   the latency limit for requests
-    rate  requests per second that must be held; a higher rate has no extra value
+    slo           the latency limit for requests
+    token_limits  limits on the answers of a language model, all of which must be kept
+    rate          requests per second that must be held; a higher rate has no extra value
 
     Raises BadInput for values of the wrong type, ValueError for limits that are not above 0.
     """
@@ -71,6 +73,7 @@ class Goal:
     budget: Usd | None = None
     slo: Slo | None = None
     rate: float | None = None
+    token_limits: tuple[ChatLimit, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "minimize", _objective(self.minimize))  # "time" is accepted for Objective.TIME
@@ -131,6 +134,7 @@ class Goal:
         limits = []
         if self.slo is not None:
             limits.append(f"with {self.slo}")
+        limits += [f"with {limit}" for limit in self.token_limits]
         if self.rate is not None:
             limits.append(f"at {self.rate:g} requests/s")
         if self.deadline_seconds is not None:
@@ -166,6 +170,8 @@ def goal_fields(goal: Goal) -> dict[str, object]:
         fields["budget"] = f"{goal.budget.exact:f} USD"
     if goal.slo is not None:
         fields["slo"] = {f"p{goal.slo.percentile}": duration_text(goal.slo.seconds)}
+    if goal.token_limits:
+        fields["slo"] = {limit.name: duration_text(limit.seconds) for limit in goal.token_limits}
     if goal.rate is not None:
         fields["rate"] = goal.rate
     return fields

@@ -10,7 +10,7 @@ from mlcd.loadgen.chat.generator import generate_chat
 from mlcd.loadgen.chat.plan import ChatLimit, ChatMetric, ChatPlan, Exchange
 from mlcd.loadgen.process import FROM_STDIN, plan_from_stdin, run_and_print
 
-_LIMIT = re.compile(r"(ttft|tpot|e2e)_p(50|90|95|99)=([0-9.]+)ms")
+_LIMIT = re.compile(r"(ttft|tpot|e2e)_p(50|95|99)=([0-9.]+)ms")
 
 
 def main() -> int:

@@ -12,7 +12,7 @@ MOST_STREAMS = 4096
 MOST_EXCHANGES = 1_000_000
 MOST_TOKENS = 10_000_000
 """Of a prompt or an answer; far above every context that is served."""
-PERCENTILES = (50, 90, 95, 99)
+PERCENTILES = (50, 95, 99)
 
 
 class ChatMetric(StrEnum):
@@ -38,12 +38,17 @@ class ChatLimit:
 
     def __post_init__(self) -> None:
         if self.percentile not in PERCENTILES:
-            raise BadInput(f"a limit is on p50, p90, p95 or p99 (got p{self.percentile})")
+            raise BadInput(f"a limit is on p50, p95 or p99 (got p{self.percentile})")
         if not 0 < self.seconds < math.inf:
             raise BadInput(f"a limit on {self.metric} must be more than 0 s (got {self.seconds:g})")
 
+    @property
+    def name(self) -> str:
+        """As in a job file: ttft_p99."""
+        return f"{self.metric}_p{self.percentile}"
+
     def __str__(self) -> str:
-        return f"{self.metric} p{self.percentile} <= {self.seconds * 1000:.6g} ms"
+        return f"{self.metric} p{self.percentile} within {self.seconds * 1000:g} ms"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 from mlcd.loadgen.chat.plan import PERCENTILES, ChatLimit, ChatMetric
 
 Percentiles = Mapping[str, float]
-"""p50, p90, p95 and p99 in seconds."""
+"""p50, p95 and p99 in seconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
