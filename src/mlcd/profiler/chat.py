@@ -1,4 +1,4 @@
-"""How a language model's server is loaded: more requests in flight while the limits are kept; then the promised rate."""
+"""How a language model is loaded: more requests in flight while the limits are kept; then the promised rate."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
