@@ -177,6 +177,11 @@ class Toy:
         part.write_text(str(value))
         part.replace(self.folder / "control" / what)
 
+    def hurry(self) -> None:
+        """From the next step on, five times as fast: for the rest of a job that is long enough for a slow machine."""
+        for nodes in self.speeds:
+            self.tell(f"slow-{nodes}", 0.2)
+
     def untell(self, what: str) -> None:
         """Remove the fault."""
         (self.folder / "control" / what).unlink(missing_ok=True)

@@ -37,11 +37,15 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEnded:
-    """No more trials: why, and what was chosen (None when nothing fits)."""
+    """No more trials: why, and what was chosen (None when nothing fits).
+
+    is_done  whether the trials did all of the work: the choice is what the last of them took
+    """
 
     stopped: str
     choice: Plan | None
     money: Money
+    is_done: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 MOST_SLOWDOWN = 10.0
 UNBOOKABLE_MICROS = MOST_USD.micros + 1
 """Of a trial that may never start, with or without a budget."""
+LEAST_DONE_SHARE = 0.9
+"""A job that exits successfully with less of its work done than this did not do what its file says."""
 LEAST_WORK_SHARE = 1e-6
 """The share of the work that still counts as remaining when trials have done all of it."""
 

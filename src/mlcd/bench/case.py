@@ -155,7 +155,9 @@ def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, protocol: TrainPro
     """The benchmark's row for a run."""
     goal, final = run.problem.goal, run.final
     stopped = final is not None and final.ending is Ending.STOPPED  # before the budget was exceeded
-    finished = final is not None and run.status in (Status.DONE, Status.OVERRAN) and not stopped
+    is_done = final is not None or run.finished_trial is not None
+    finished = is_done and run.status in (Status.DONE, Status.OVERRAN) and not stopped
+    trained = (final.seconds, final.usd.dollars) if final is not None else (0.0, 0.0)
     over = "unfinished" if stopped else "violated"
     status = {Status.DONE: "done", Status.OVERRAN: over}.get(run.status, "unfinished")
     total = goal.value(run.total_seconds, run.total_usd.dollars) if finished else None
@@ -170,8 +172,8 @@ def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, protocol: TrainPro
         trials=len(run.trials),
         probe_seconds=run.search_seconds,
         probe_usd=run.search_usd.dollars,
-        train_seconds=final.seconds if final and finished else None,
-        train_usd=final.usd.dollars if final and finished else None,
+        train_seconds=trained[0] if finished else None,
+        train_usd=trained[1] if finished else None,
         total_seconds=run.total_seconds if finished else None,
         total_usd=run.total_usd.dollars if finished else None,
         limit_seconds=goal.deadline_seconds,

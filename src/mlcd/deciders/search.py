@@ -33,6 +33,9 @@ from mlcd.units import MOST_SECONDS, ZERO, format_seconds
 MODEL_TRIALS = 100
 """With more trials than this, the receipt's comparisons do not use the model: an exhaustive search measured enough."""
 
+TRIALS_DID_ALL = "the trials did all of the work"
+"""Why a search ended whose training has nothing left to do."""
+
 
 class Aftermath(Protocol):
     """What follows a search that has chosen something: the training, or the verification of a server."""
@@ -67,6 +70,8 @@ class SearchDecider:
         if run.verdict is None:
             if run.final is not None:
                 return Conclude(verdict=self._verdict(account, "the training ended beside the trials"))
+            if run.finished_trial is not None:
+                return Conclude(verdict=self._verdict(account, TRIALS_DID_ALL))
             requests, stopped = self.round(run, elapsed_seconds, self.parallel)
             return Start(requests=requests) if requests else Conclude(verdict=self._verdict(account, stopped))
         if run.verdict.choice is None:
@@ -98,7 +103,7 @@ class SearchDecider:
         if _is_met(problem, ledger.history):
             return (), "the target was met in a trial"
         if run.problem.is_done_by(run.reached_samples):
-            return (), "the trials did all of the work"
+            return (), TRIALS_DID_ALL
         if problem.beside:
             return self._beside(account, room)
         return self._authorised(ledger, *self._wanted(ledger, room))
@@ -112,6 +117,8 @@ class SearchDecider:
         ledger = account.ledger
         if run.final is not None:
             return plan_taken(run.final)
+        if run.finished_trial is not None:
+            return plan_taken(run.finished_trial)
         if run.attempts:  # the training has begun
             return account.training or place_beside(account)
         remaining = ledger.remaining()
@@ -234,7 +241,8 @@ class SearchDecider:
         if not self.naive:
             return ()
         # Without a search, all of the work would be done there; beside trials, a part of it is done by now.
-        problem = account.run.problem if account.remaining.beside else account.remaining
+        is_all = account.remaining.beside or account.run.finished_trial is not None
+        problem = account.run.problem if is_all else account.remaining
         history = account.history
         by_config = {trial.config: trial for trial in history.measured}
         model = speed_model(problem, history) if len(history.measured) <= MODEL_TRIALS else None

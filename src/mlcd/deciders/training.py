@@ -11,6 +11,7 @@ from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, best, plans, tie
+from mlcd.trial.trial import Measurement
 from mlcd.trial.watched import best_watched
 from mlcd.units import HOUR, ZERO
 
@@ -25,6 +26,8 @@ class TrainingDecider:
         last = attempts[-1] if attempts else None
         if last is not None and not last.ending.is_begun_again:
             return End(status=_status(account.run, last, _ended_seconds(account)))
+        if account.run.finished_trial is not None:
+            return End(status=_status_within(account.run, _ended_seconds(account)))
         if account.training is not None:
             return _continued(account, account.training)
         plan = _replanned(account, choice) if last is None else _next_plan(account, last)
@@ -49,8 +52,8 @@ def is_certain(account: Account, place: Plan) -> bool:
     return any(plan.config == place.config and account.ledger.fits(plan) for plan in plans(account.remaining, history))
 
 
-def plan_taken(attempt: Attempt) -> Plan:
-    """What an attempt took, as a plan."""
+def plan_taken(attempt: Attempt | Measurement) -> Plan:
+    """What an attempt, or a trial that did all of the work, took, as a plan."""
     seconds, usd = attempt.seconds, attempt.usd
     return Plan(config=attempt.config, seconds=seconds, usd=usd, worst_seconds=seconds, worst_usd=usd)
 
@@ -145,18 +148,27 @@ def _next_plan(account: Account, ended: Attempt) -> Plan | None:
 
 
 def _ended_seconds(account: Account) -> float:
-    """When the last attempt ended, on the run's clock: time after it, such as until a resume, breaks no deadline."""
-    ends = [step.ended_seconds for step in account.run.steps if isinstance(step.outcome, Attempt)]
+    """When the last attempt ended, on the run's clock: time after it, such as until a resume, breaks no deadline.
+
+    Where trials did all of the work, when the last of them ended.
+    """
+    steps = account.run.ended
+    ends = [step.ended_seconds for step in steps if isinstance(step.outcome, Attempt) or not account.run.attempts]
     return account.elapsed_seconds if not ends or ends[-1] is None else min(ends[-1], account.elapsed_seconds)
 
 
 def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:
-    goal = run.problem.goal
     if final.ending is Ending.FAILED:
         return Status.RUN_FAILED
     if final.missing_outputs:
         return Status.OUTPUT_MISSING
+    stopped = final.ending in (Ending.STOPPED, Ending.OVERRAN)
+    return Status.OVERRAN if stopped else _status_within(run, elapsed_seconds)
+
+
+def _status_within(run: SearchRun, elapsed_seconds: float) -> Status:
+    """The status of a run whose work is done: whether it kept its limits."""
+    goal = run.problem.goal
     over_time = goal.deadline_seconds is not None and elapsed_seconds > goal.deadline_seconds
     over_money = goal.budget is not None and run.spent > goal.budget
-    stopped = final.ending in (Ending.STOPPED, Ending.OVERRAN)
-    return Status.OVERRAN if over_time or over_money or stopped else Status.DONE
+    return Status.OVERRAN if over_time or over_money else Status.DONE

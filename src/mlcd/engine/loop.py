@@ -92,7 +92,9 @@ class Engine(Generic[P]):
     def _has_searched(self) -> bool:
         """Whether only the training is left, and not asked for."""
         verdict = self.run.verdict
-        return self.search_only and verdict is not None and verdict.choice is not None and not self.run.attempts
+        if not self.search_only or verdict is None or verdict.choice is None:
+            return False
+        return not self.run.attempts and self.run.finished_trial is None
 
     def advance(self) -> None:
         """Make and carry out one decision. For drivers that stop between decisions; otherwise call `drive`."""
@@ -104,7 +106,8 @@ class Engine(Generic[P]):
             self.journal.conclude(self.run.run_id, verdict)
             self.run = replace(self.run, verdict=verdict)
             money = self.decider.money(self.run, self._elapsed())
-            self.observer(SearchEnded(stopped=verdict.stopped, choice=verdict.choice, money=money))
+            is_done = self.run.finished_trial is not None
+            self.observer(SearchEnded(stopped=verdict.stopped, choice=verdict.choice, money=money, is_done=is_done))
         else:
             self._run_round(self._recorded(decision.requests))
 

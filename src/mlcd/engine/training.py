@@ -18,7 +18,7 @@ from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
 from mlcd.ledger import Ledger
 from mlcd.models.remaining import remaining_problem
-from mlcd.problem import Problem
+from mlcd.problem import LEAST_DONE_SHARE, Problem
 from mlcd.profiler.measure import learned
 from mlcd.profiler.noise import noise_scale
 from mlcd.run.attempt import Attempt, Ending
@@ -37,8 +37,6 @@ LIMITS_EVERY_SECONDS = 5.0
 """Time between two checks whether the training still fits the limits."""
 SWITCH_GAIN = 0.05
 """Relative gain that a change of nodes or batch must promise, restart included: predictions are no more precise."""
-LEAST_DONE_SHARE = 0.9
-"""A job that exits successfully with less of its work done than this gets a warning: its file is probably wrong."""
 
 
 @dataclass(kw_only=True)

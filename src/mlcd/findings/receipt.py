@@ -15,6 +15,8 @@ from mlcd.units import ZERO, Usd
 def receipt(run: SearchRun, remaining: Problem) -> Receipt:
     """The receipt. Its training is the last attempt, else the one predicted for the choice, else none.
 
+    Where a trial did all of the work there is none either, and nothing is predicted.
+
     No training is predicted for a choice that was given up because nothing fits after a lost training.
 
     remaining  the problem with the work that remains after the trials
@@ -22,6 +24,8 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
     done: tuple[float, Usd] | None = None
     if run.final is not None:
         done = (run.final.seconds, run.final.usd)
+    elif run.finished_trial is not None:
+        done = (0.0, ZERO)
     elif run.choice is not None and run.kind is Kind.TRAIN and run.status not in (Status.NOTHING_FITS, Status.OVERRAN):
         done = (run.choice.seconds, run.choice.usd)
     failed = run.final is not None and not run.final.is_done
@@ -35,9 +39,9 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
         search_seconds=run.search_seconds,
         search_usd=run.search_usd,
         earlier=run.earlier,
-        run_seconds=done[0] if done else None,
-        run_usd=done[1] if done else None,
-        run_is_predicted=run.final is None and done is not None,
+        run_seconds=done[0] if done and run.finished_trial is None else None,
+        run_usd=done[1] if done and run.finished_trial is None else None,
+        run_is_predicted=run.final is None and done is not None and run.finished_trial is None,
         run_failed=failed,
         total_seconds=total_seconds,
         total_usd=total_usd,

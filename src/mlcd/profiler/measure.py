@@ -144,6 +144,7 @@ def measure(
         noise_scale=noise_scale(heard),
         learned=learned(heard, metric),
         node_metrics=settled.node_metrics if settled else None,
+        is_finished=settled.is_finished if settled else False,
     )
 
 

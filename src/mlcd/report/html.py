@@ -10,7 +10,7 @@ from mlcd.report.page import NARROW, WIDE, Cell, Column, Page, PagePart, Table, 
 from mlcd.report.pictures import PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
-from mlcd.report.verdict import headline, outcome, search_price
+from mlcd.report.verdict import ALL_IN_TRIALS, headline, is_given_up, outcome, search_price
 from mlcd.report.wording import assurance_text, plural, sentence, speed_text
 from mlcd.report.yardstick import yardstick
 from mlcd.run.findings import Receipt, RejectedConfig, Saving
@@ -49,8 +49,7 @@ def html_report(record: SearchRun) -> str:
     """The whole page: no script, nothing loaded from elsewhere, every value escaped."""
     word, meaning = origin(record)
     lead = _lead(record)
-    is_given_up = record.status is Status.NOTHING_FITS or (record.status is Status.OVERRAN and record.final is None)
-    fits = None if is_given_up else record.choice
+    fits = None if record.status is Status.NOTHING_FITS or is_given_up(record) else record.choice
     paid = record.train_findings.receipt if record.trials or record.choice else None
     page = Page(
         name=record.problem.name,
@@ -62,7 +61,7 @@ def html_report(record: SearchRun) -> str:
         origin_word=word,
         origin_text=sentence(meaning),
         leads=[lead] if lead else [],
-        leads_are_bad=record.status.is_final,
+        leads_are_bad=record.status.is_final and record.status is not Status.DONE,
     )
     return render(
         "train.html.j2",
@@ -70,7 +69,7 @@ def html_report(record: SearchRun) -> str:
         ways_out_title=f"Nearest way out{' among measured deployments' if record.history.measured else ''}:",
         ways_out=[relaxation.text for relaxation in record.relaxations],
         chosen=str(fits.config) if fits and page.answer != str(fits.config) else "",
-        tiles=_tiles(record, fits) if fits else [],
+        tiles=_tiles(record, fits) if fits and record.finished_trial is None else [],
         receipt=_receipt_table(record, paid) if paid else None,
         savings=_savings(record, paid) if paid and paid.savings else None,
         figures=[_figure(record, kind) for kind in kinds_of(record) if record.trials],
@@ -102,7 +101,7 @@ def _answer(record: SearchRun) -> str:
         return "Nothing fits"
     if record.status is Status.NOTHING_FITS:
         return "Nothing fits"
-    if record.status is Status.OVERRAN and record.final is None:
+    if is_given_up(record):
         return "A limit was broken"
     if record.status is Status.ALL_FAILED:
         return "Every trial failed"
@@ -122,6 +121,8 @@ def _lead(record: SearchRun) -> str:
         return " ".join(outcome(record))
     if record.status in (Status.OVERRAN, Status.RUN_FAILED):
         return lines[-1]
+    if record.finished_trial is not None:
+        return ALL_IN_TRIALS
     return "" if record.choice and record.status is Status.DONE else lines[1]
 
 

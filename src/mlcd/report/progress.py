@@ -193,6 +193,9 @@ class ProgressLines(LiveLine):
             self.line(("Nothing measured fits.", Style.BAD))
             return
         plan = event.choice
+        if event.is_done:
+            self.line((f"Chosen: {plan.config}", Style.HEADING), ", which has left nothing to train")
+            return
         expected = f", {format_seconds(plan.seconds)} and {plan.usd} expected"
         if plan.worst_seconds > plan.seconds * (1 + EXACT):
             expected += f", {_at_most(plan)}"

@@ -71,13 +71,19 @@ def model_text(record: EpochRun) -> str:
     return f"The trained model: {record.model_file} (numpy.load)" if record.model_file else ""
 
 
+def ways_out(record: EpochRun) -> list[str]:
+    """What would have sufficed, one line each."""
+    return [f"Nearest way out: {way.text}" for way in record.relaxations]
+
+
 def serverless_verdict(record: EpochRun, *, width: int | None = None, colour: bool = False) -> str:
     """The whole answer, without a newline at its end."""
     ended = Style.ANSWER if record.is_target_reached else Style.PLAIN
     items = [*origin_lines(origin(record)), Line(goal_text(record)), Line(headline(record), ended)]
     if record.stopped:
         items.append(Line(f"Ended: {record.stopped}."))
-    if record.smallest_budget is not None:
+    items += [Line(text, Style.HEADING) for text in ways_out(record)]
+    if record.smallest_budget is not None and not record.relaxations:
         items.append(Line(f"Estimated smallest sufficient budget: {record.smallest_budget}."))
     if record.epoch_steps:
         items += [Line(), Line("Epochs", Style.HEADING), *_epochs(record, width), Line(), *_receipt(record)]

@@ -104,6 +104,7 @@ class TrainMeasuredJson:
     extended: Annotated[bool, "whether it was extended to become precise"]
     utilisation: Annotated[Amount | None, "share of the processors in use"]
     node_metrics: Annotated[NodeMetricsJson | None, "by the cloud's own monitoring; null if it has none"]
+    is_finished: Annotated[bool, "whether it did all of the work and left the outputs: no training followed"]
     noise_scale: Annotated[Amount | None, "of the gradients, in samples, if measured"]
     learned: Annotated[tuple[TrainLearnedJson, ...], "the metric over samples, if the job has a target"]
     run_seconds: Annotated[Seconds, "expected time of the whole training there"]

@@ -31,7 +31,12 @@ class Mpc:
         if outlook.is_hopeless(history, remaining):
             return None
         passes = sum(epoch.fleet.share for epoch in history)
-        return next_part(problem, outlook.model, remaining, outlook.fleets, passes=passes, settings=self.settings)
+        least = 0.0
+        if passes >= 1 and history[-1].fleet.share < 1:  # the last part was cut to reach the target, and fell short
+            least = min(1.0, self.settings.part_growth * history[-1].fleet.share)
+        return next_part(
+            problem, outlook.model, remaining, outlook.fleets, passes=passes, least=least, settings=self.settings
+        )
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """What is missing, by the model."""

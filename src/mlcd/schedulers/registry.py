@@ -7,7 +7,7 @@ from mlcd.errors import BadInput, nearest
 from mlcd.models.epochs import EpochPrior
 from mlcd.options import with_options
 from mlcd.plugins import SCHEDULERS as PLUGIN_GROUP
-from mlcd.plugins import load_class, plugin_names
+from mlcd.plugins import is_object_name, load_class, plugin_names
 from mlcd.schedulers.scheduler import Scheduler
 
 SCHEDULERS = {
@@ -38,6 +38,18 @@ def scheduler_class(name: str) -> Any:
     return cls
 
 
+def learns_from_runs(text: str) -> bool:
+    """Whether the scheduler that `name[:option=value,...]` describes uses earlier trainings; False for unknown names."""
+    name = text.partition(":")[0].strip()
+    if is_object_name(text) or name not in (*SCHEDULERS, *plugin_names(PLUGIN_GROUP, built_in=SCHEDULERS)):
+        return False
+    return _has_prior(scheduler_class(name))
+
+
+def _has_prior(cls: Any) -> bool:
+    return "prior" in getattr(cls, "given", ())
+
+
 def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> Scheduler:
     """The scheduler that `name[:option=value,...]` describes. Raises BadInput naming the option and what is allowed.
 
@@ -49,6 +61,6 @@ def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> S
     cls = scheduler_class(name)
     if getattr(cls, "needs_truth", False):
         raise BadInput(f"search.strategy: {name} runs only in `mlcd bench serverless`: it needs the simulator's truth")
-    passed = {} if prior is None or "prior" not in getattr(cls, "given", ()) else {"prior": prior}
+    passed = {} if prior is None or not _has_prior(cls) else {"prior": prior}
     made: Scheduler = with_options(cls, text, seed=seed, given=passed)
     return made

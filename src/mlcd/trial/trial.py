@@ -158,6 +158,7 @@ class Measurement:
     noise_scale     the noise of the job's gradients, in samples, if the job reports it
     learned         how good the model was during the trial, if the job has a target
     node_metrics    what the cloud's own monitoring measured, if it has any
+    is_finished     whether its job did all of the work and left the outputs: no training is needed
     """
 
     config: Config
@@ -176,6 +177,7 @@ class Measurement:
     noise_scale: float | None = None
     learned: tuple[Learned, ...] = ()
     node_metrics: NodeMetrics | None = None
+    is_finished: bool = False
 
     def __post_init__(self) -> None:
         _check_charges(self.attempt, self.seconds, self.usd)

@@ -26,7 +26,7 @@ RECORDS = (
 
 def commits(record: dict[str, Any]) -> set[str]:
     """The commits that a record, or any part of it, says it was made of."""
-    named = {commit for key in ("sources", "code") for commit in record.get(key, "").split(", ") if commit}
+    named = {commit for key in ("sources", "code", "verified") for commit in record.get(key, "").split(", ") if commit}
     return named.union(*(commits(part) for part in record.values() if isinstance(part, dict)))
 
 
@@ -164,7 +164,7 @@ def test_a_record_of_one_bed_keeps_the_lines_of_the_others(monkeypatch: pytest.M
     workload = strategies.sim_workloads()[:1]
     monkeypatch.setattr(strategies, "sources", lambda _bed, _tables: workload)
     entrants = [strategies.Entrant(strategy="random", work=strategies.Work.THROWN, seeds=1)]
-    strategies.record(tmp_path, ["sim"], entrants, jobs=1, mixed=False, minutes=None)
+    strategies.record(tmp_path, ["sim"], entrants, jobs=1, minutes=None)
     found = json.loads((tmp_path / "strategies.json").read_text())["summary"]
     assert {(each["bed"], each["summary"]["strategy"]) for each in found} == {
         ("multicloud", "random"),
