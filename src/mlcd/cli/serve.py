@@ -107,6 +107,8 @@ def serve(
     for _, folder in writes:
         if folder.exists() and not folder.is_dir():
             raise BadInput(f"--write: {folder} is a file, not a folder")
+    if writes and spec.server is not None:
+        raise BadInput("--write: writes files for ONNX models; for a server that is a command, use its command")
     prepared = prepare(spec, seed=seed, folder=home())
     if dry_run:
         _print_dry_run(prepared, output)
@@ -148,12 +150,19 @@ def _use(
 ) -> tuple["Deployed | None", list[Path]]:
     """Deploy the choice and write its files, as requested, if there is a choice."""
     from mlcd.cli.serve_files import write_files
+    from mlcd.clouds.serving import LocalServing
     from mlcd.findings import shown
 
     choice = shown(record).serve_findings.choice
     if choice is None:
         return None, []
-    written = [path for kind, folder in writes for path in write_files(kind, folder, record, prepared.server)]
+    server = prepared.server
+    written = [
+        path
+        for kind, folder in writes
+        if isinstance(server, LocalServing)
+        for path in write_files(kind, folder, record, server)
+    ]
     if deploy is None:
         return None, written
     from mlcd.clouds.serving.deploy import deploy as start
@@ -174,7 +183,8 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
     if written:
         print_text("", "Written: " + ", ".join(map(str, written)))
     if deployed is not None:
-        place = f"{deployed.address}/v2/models/{deployed.model}"
+        is_chat = record.serving is not None and record.serving.scenario == "chat"
+        place = deployed.address if is_chat else f"{deployed.address}/v2/models/{deployed.model}"
         print_text(
             "",
             f"Serving at {place} (process {deployed.pid}, log {deployed.log}).",
@@ -194,7 +204,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
                 "configurations": len(problem.space),
                 "trials": problem.max_trials,
                 "strategy": prepared.strategy,
-                "scenario": str(prepared.test.scenario),
+                "scenario": prepared.serving.scenario if prepared.serving else None,
                 "expected_seconds": seconds,
                 "notes": list(prepared.notes),
             }

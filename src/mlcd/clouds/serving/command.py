@@ -6,7 +6,7 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlcd.clouds.serving.local import Launch, ServersHere
+from mlcd.clouds.serving.local import LOOPBACK, Launch, ServersHere
 from mlcd.space import Config
 
 SHELL = "/bin/sh"
@@ -40,14 +40,14 @@ class CommandServing(ServersHere):
         self.run, self.folder, self.model = run, folder, model
         self.served_name, self.ready, self.envs = served_name or model, ready, envs or {}
 
-    def launch(self, config: Config) -> Launch:
+    def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
         """See ServersHere: on a port that is free now, with all CPUs."""
-        port = free_port()
+        port = port or free_port()
         return Launch(
             command=[SHELL, "-c", f"cd -- {shlex.quote(str(self.folder))} && exec {SHELL} -c {shlex.quote(self.run)}"],
-            env=self.environment(config, host="127.0.0.1", port=port),
+            env=self.environment(config, host=host, port=port),
             cores=len(self.cpus),
-            address=f"http://127.0.0.1:{port}",
+            address=f"http://{host}:{port}",
             model=self.served_name,
             ready=self.ready,
         )
@@ -62,5 +62,5 @@ class CommandServing(ServersHere):
 def free_port() -> int:
     """A port that nobody listens on at this moment."""
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])

@@ -30,6 +30,7 @@ from mlcd.trial.trial import FailureKind
 from mlcd.untrusted import last_line
 
 POLL_SECONDS = 0.1
+LOOPBACK = "127.0.0.1"
 _ASK_SECONDS = 2.0
 _OUT_OF_MEMORY = ("out of memory", "memoryerror", "bad_alloc", "failed to allocate memory", "cannot allocate memory")
 _KEEPER = Path(__file__).with_name("keeper.py")
@@ -71,8 +72,8 @@ class ServersHere(ABC):
         self._swept = False
 
     @abstractmethod
-    def launch(self, config: Config) -> Launch:
-        """How the server of a configuration is started."""
+    def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
+        """How the server of a configuration is started. Port 0: a free one."""
 
     def lease(self, order: Order) -> "LocalServer":
         """Start the server. The first lease ends what killed mlcd processes left running: it would use these CPUs."""
@@ -97,7 +98,7 @@ class LocalServing(ServersHere):
         super().__init__(home=home, noise=noise, cpus=cpus)
         self.model, self.sizes = model, sizes or {}
 
-    def options(self, config: Config, *, port: int = 0, host: str = "127.0.0.1") -> ServerOptions:
+    def options(self, config: Config, *, port: int = 0, host: str = LOOPBACK) -> ServerOptions:
         """The options of a configuration's server."""
         return ServerOptions(
             model=self.model,
@@ -111,10 +112,10 @@ class LocalServing(ServersHere):
             port=port,
         )
 
-    def launch(self, config: Config) -> Launch:
-        """See ServersHere: on a free port, which the server tells."""
+    def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
+        """See ServersHere: the server tells its port."""
         return Launch(
-            command=[sys.executable, "-m", "mlcd.server", *self.options(config).arguments()],
+            command=[sys.executable, "-m", "mlcd.server", *self.options(config, port=port, host=host).arguments()],
             env=self.environment(),
             cores=cores_of(config, len(self.cpus)),
         )
