@@ -61,6 +61,9 @@ class _Server:
     def request(self, client: _Client) -> None:
         head, _, body = client.data.partition(b"\r\n\r\n")
         client.data = b""
+        if head.startswith(b"GET"):
+            client.socket.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok")
+            return
         document = json.loads(body)
         text = document["messages"][0]["content"] if b"chat" in head.split(b" ")[1] else document["prompt"]
         client.words, client.asked = len(text.split()), document["max_tokens"]
@@ -140,9 +143,9 @@ def _chunk(data: bytes) -> bytes:
 TOKEN = _chunk(b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n')
 
 
-def serve(server: _Server) -> None:
+def serve(server: _Server, port: int) -> None:
     """Answer until killed."""
-    listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
+    listener = socket.create_server(("127.0.0.1", port), backlog=4096)
     print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)  # noqa: T201
     listener.setblocking(False)
     poll, clients = select.epoll(), {}
@@ -170,7 +173,8 @@ def serve(server: _Server) -> None:
                 continue
             client.data += data
             head, found, body = client.data.partition(b"\r\n\r\n")
-            if found and len(body) >= int(head.lower().split(b"content-length:")[1].split(b"\r\n")[0]):
+            length = head.lower().partition(b"content-length:")[2].split(b"\r\n")[0]
+            if found and len(body) >= int(length or b"0"):
                 server.request(client)
 
 
@@ -187,7 +191,9 @@ def main() -> None:
     parser.add_argument("--tpot-seconds", type=float, default=0.005)
     parser.add_argument("--slots", type=int, default=100_000)
     parser.add_argument("--fault", choices=FAULTS, default="")
-    serve(_Server(**vars(parser.parse_args())))
+    parser.add_argument("--port", type=int, default=0)
+    given = vars(parser.parse_args())
+    serve(_Server(**{name: value for name, value in given.items() if name != "port"}), given["port"])
 
 
 if __name__ == "__main__":
