@@ -183,8 +183,9 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
     if written:
         print_text("", "Written: " + ", ".join(map(str, written)))
     if deployed is not None:
-        is_chat = record.serving is not None and record.serving.scenario == "chat"
-        place = deployed.address if is_chat else f"{deployed.address}/v2/models/{deployed.model}"
+        from mlcd.report.serving import is_chat
+
+        place = deployed.address if is_chat(record) else f"{deployed.address}/v2/models/{deployed.model}"
         print_text(
             "",
             f"Serving at {place} (process {deployed.pid}, log {deployed.log}).",

@@ -23,7 +23,7 @@ from mlcd.known.resemblance import resemblance
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.problem import Problem
 from mlcd.profiler.load import LoadTest, ServerTest
-from mlcd.run.header import ServingFacts
+from mlcd.run.header import CHAT, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Strategy
@@ -159,7 +159,7 @@ def _prepare_command(
     )
     facts = ServingFacts(
         model=spec.model or command.served_name,
-        scenario="chat",
+        scenario=CHAT,
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
     )
