@@ -390,6 +390,13 @@ def summaries(rows: Sequence[CostRow]) -> list[CostSummary]:
     return found
 
 
+def shown(summary: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What the page has of the record: all jobs, and each length for the first strategy."""
+    lengths = {name for name, _, _ in LENGTHS}
+    first = summary[0]["strategy"] if summary else ""
+    return [s for s in summary if s["jobs"] == "all" or (s["jobs"] in lengths and s["strategy"] == first)]
+
+
 def table(summary: Sequence[Mapping[str, Any]]) -> str:
     """The summaries as a table of markdown."""
     lines = [
@@ -427,7 +434,7 @@ def parts() -> dict[Path, dict[str, str]]:
     found = json.loads(RESULT.read_text(encoding="utf-8"))
     commits = origin(found["code"], found.get("verified", ""))
     made = f"*mlcd {found['version']} ({commits}), {found['date']}: `{found['command']}`.*"
-    text = f"{table(found['summary'])}\n\n{examples_table(found['examples'])}\n\n{made}"
+    text = f"{table(shown(found['summary']))}\n\n{examples_table(found['examples'])}\n\n{made}"
     return {PAGE: {"economics": text}}
 
 

@@ -41,6 +41,8 @@ IMAGES = ROOT / "docs" / "images"
 STRATEGIES = ROOT / "docs" / "strategies"
 PAGE = ROOT / "docs" / "strategy-results.md"
 AUTO_PAGE = ROOT / "docs" / "auto-results.md"
+NOTES = ROOT / "benchmarks" / "notes" / "strategies.md"
+"""Every bed apart."""
 SIM = "sim"
 TABLES = ("scout", "multicloud", "trimtuner")
 BEDS = (*TABLES, SIM)
@@ -335,13 +337,14 @@ def parts() -> dict[Path, dict[str, str]]:
     beds = {
         bed: f"{bed_table([line for line in lines if line['bed'] == bed])}\n\n*{_made(result, bed)}*" for bed in BEDS
     }
+    made = f"*{_made(result, ALL_TABLES)}*"
     auto = {
-        "goals": f"{goals_table(lines)}\n\n*{_made(result, ALL_TABLES)}*",
-        "rivals": rivals_table(lines),
+        "goals": f"{goals_table(lines)}\n\n{made}",
         "parts": ablations_table(result["changes"]),
         "regret": "\n\n".join(f"![{goal}](images/regret-{goal}.svg)" for goal in result["curves"]),
     }
-    return {PAGE: {"losses": losses_table(lines), **beds}, AUTO_PAGE: auto, **own}
+    page = {"strategies": f"{rivals_table(lines)}\n\n{made}"}
+    return {PAGE: page, NOTES: {"losses": losses_table(lines), **beds}, AUTO_PAGE: auto, **own}
 
 
 OWN = ("heterbo", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", "random")

@@ -111,8 +111,7 @@ def serve(
         raise BadInput("--write: writes files for ONNX models; for a server that is a command, use its command")
     prepared = prepare(spec, seed=seed, folder=home())
     if dry_run:
-        _print_dry_run(prepared, output)
-        ctx.exit(0)
+        ctx.exit(_print_dry_run(prepared, output))
     for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
         print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared, track) as observer:
@@ -193,7 +192,16 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
         )
 
 
-def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
+def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
+    """Print what would be tried. Returns the exit code: that of an infeasible run if no load test fits the limits."""
+    from mlcd.cli.dry_run import first_look
+    from mlcd.report.serving import goal_words
+    from mlcd.run.header import CHAT
+    from mlcd.trial.outcome import Status
+
+    look = first_look(prepared)
+    goal = goal_words(prepared.problem.goal, chat=prepared.serving is not None and prepared.serving.scenario == CHAT)
+    code = 0 if look.allowed else Status.INFEASIBLE.exit_code
     problem, verify_seconds = prepared.problem, prepared.test.verify_seconds
     policy = problem.trial
     seconds = policy.seconds * min(problem.max_trials, len(problem.space)) + verify_seconds
@@ -202,7 +210,10 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
             {
                 "kind": str(prepared.kind),
                 "name": prepared.name,
+                "goal": goal,
                 "configurations": len(problem.space),
+                "configurations_within_limits": look.allowed,
+                "ways_out": [way.text for way in look.relaxations],
                 "trials": problem.max_trials,
                 "strategy": prepared.strategy,
                 "scenario": prepared.serving.scenario if prepared.serving else None,
@@ -210,8 +221,8 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
                 "notes": list(prepared.notes),
             }
         )
-        return
-    print_text(f"{prepared.name}: {problem.goal}")
+        return code
+    print_text(f"{prepared.name}: {goal}")
     print_text(
         f"{len(problem.space):,} configurations: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
@@ -222,6 +233,11 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
     )
     for note in prepared.notes:
         print_text(f"Note: {note}")
+    if look.allowed < len(problem.space):
+        print_text(f"Within the limits: a first load test of {look.allowed:,} of them.")
+    if not look.allowed:
+        print_text("Nothing fits these limits: " + "; ".join(way.text for way in look.relaxations))
+    return code
 
 
 def _values(values: tuple[object, ...]) -> str:

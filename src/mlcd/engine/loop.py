@@ -107,7 +107,11 @@ class Engine(Generic[P]):
             self.run = replace(self.run, verdict=verdict)
             money = self.decider.money(self.run, self._elapsed())
             is_done = self.run.finished_trial is not None
-            self.observer(SearchEnded(stopped=verdict.stopped, choice=verdict.choice, money=money, is_done=is_done))
+            self.observer(
+                SearchEnded(
+                    stopped=verdict.stopped, choice=verdict.choice, money=money, is_done=is_done, watch=verdict.watch
+                )
+            )
         else:
             self._run_round(self._recorded(decision.requests))
 
@@ -126,6 +130,7 @@ class Engine(Generic[P]):
                 authorisation=request.authorisation,
                 reason=request.reason,
                 usd_per_hour=request.usd_per_hour,
+                watch=request.watch,
                 started_seconds=elapsed,
                 started_at=now.wall_seconds,
                 started_moment=now,

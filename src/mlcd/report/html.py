@@ -11,7 +11,7 @@ from mlcd.report.pictures import PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.verdict import ALL_IN_TRIALS, headline, is_given_up, outcome, search_price
-from mlcd.report.wording import assurance_text, plural, sentence, speed_text
+from mlcd.report.wording import assurance_text, plural, sentence, speed_text, watch_text
 from mlcd.report.yardstick import yardstick
 from mlcd.run.findings import Receipt, RejectedConfig, Saving
 from mlcd.run.run import SearchRun
@@ -134,6 +134,9 @@ def _tiles(record: SearchRun, choice: Plan) -> list[_Tile]:
     if known and not known.is_exact:
         time = _bounds([format_seconds(s) for s in (*known.seconds, choice.worst_seconds)], sure)
         money = _bounds([str(usd) for usd in (*known.usd, choice.worst_usd)], sure)
+    watch = record.verdict.watch if record.verdict else None
+    if watch is not None:
+        time = (*time, PagePart(watch_text(watch), below=True))
     word = "predicted" if paid.run_is_predicted else "until it failed" if paid.run_failed else "measured"
     left: list[PagePart] = []
     if paid.left_usd is not None:

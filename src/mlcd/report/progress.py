@@ -7,7 +7,7 @@ from mlcd.goal import Objective
 from mlcd.problem import Problem
 from mlcd.report.live import LiveLine, Pace, RunningStatus
 from mlcd.report.text import Style
-from mlcd.report.wording import short_seconds, speed_text
+from mlcd.report.wording import sentence, short_seconds, speed_text, watch_text
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import EXACT, Z95
 from mlcd.run.money import Money
@@ -205,6 +205,8 @@ class ProgressLines(LiveLine):
             self.wrapped(f"  {expected[2:]}")
         else:
             self.line((title, Style.HEADING), expected)
+        if event.watch is not None:
+            self.wrapped(f"  {sentence(watch_text(event.watch))}")
 
     def _run(self, event: RunProgress) -> None:
         fraction = min(1.0, max(0.0, event.fraction))

@@ -48,14 +48,11 @@ def train_lines(paid: Receipt, *, is_final: bool) -> list[ReceiptLine]:
         label = "of which beside the search, counted once"
         lines.append(ReceiptLine(label=label, seconds=paid.beside_seconds, usd=None, is_part=True))
     lines.append(_total(paid.total_seconds, paid.total_usd, is_final=is_final))
-    if paid.cap_seconds is not None or paid.cap_usd is not None:
-        lines.append(_line("cap", paid.cap_seconds, paid.cap_usd))
-        lines.append(_line("left", paid.left_seconds, paid.left_usd, is_sum=True))
-    return lines
+    return lines + _limits((paid.cap_seconds, paid.cap_usd), (paid.left_seconds, paid.left_usd))
 
 
 def serving_lines(record: SearchRun) -> list[ReceiptLine]:
-    """Search, verifications, their total, and the limits."""
+    """Search, verifications, their total, and what remains of the limits."""
     paid = record.serve_findings.receipt
     lines = [_line(_search(paid.trials, "load test", paid.failed), paid.search_seconds, paid.search_usd)]
     for run in paid.earlier[:MOST_NAMED]:
@@ -65,21 +62,20 @@ def serving_lines(record: SearchRun) -> list[ReceiptLine]:
     if paid.run_seconds is not None:
         lines.append(_line("verification", paid.run_seconds, paid.run_usd))
     lines.append(_total(paid.total_seconds, paid.total_usd, is_final=record.status.is_final))
-    if paid.cap_usd is not None or paid.cap_seconds is not None:
-        lines.append(_line("cap", paid.cap_seconds, paid.cap_usd))
-    return lines
+    return lines + _limits((paid.cap_seconds, paid.cap_usd), (paid.left_seconds, paid.left_usd))
 
 
 def serverless_lines(record: EpochRun) -> list[ReceiptLine]:
-    """The training, the failed part of it, and what remains of the budget."""
+    """The epochs, the failed part of them, the total with the time between them, and what remains of the limits."""
     paid = record.serverless_findings.receipt
     lines = [_line("training", paid.training_seconds, paid.total_usd)]
     if record.failed_epochs:
         label = "of which failed"
         lines.append(ReceiptLine(label=label, seconds=paid.failed_seconds, usd=paid.failed_usd, is_part=True))
-    if paid.cap_usd is not None:
-        lines += [_line("budget", None, paid.cap_usd), _line("left", None, paid.left_usd, is_sum=True)]
-    return lines
+    lines.append(_total(paid.elapsed_seconds, paid.total_usd, is_final=record.status.is_final))
+    deadline = record.problem.goal.deadline_seconds
+    left = None if deadline is None else deadline - paid.elapsed_seconds
+    return lines + _limits((deadline, paid.cap_usd), (left, paid.left_usd))
 
 
 def receipt_rows(lines: Sequence[ReceiptLine]) -> Rows:
@@ -108,6 +104,13 @@ def _row(line: ReceiptLine) -> TableRow:
 
 def _line(label: str, seconds: float | None, usd: Usd | None, *, is_sum: bool = False) -> ReceiptLine:
     return ReceiptLine(label=label, seconds=seconds, usd=usd, is_sum=is_sum)
+
+
+def _limits(cap: tuple[float | None, Usd | None], left: tuple[float | None, Usd | None]) -> list[ReceiptLine]:
+    """(time, money) of the limits and what remains of them; nothing without limits."""
+    if cap == (None, None):
+        return []
+    return [_line("cap", *cap), _line("left", *left, is_sum=True)]
 
 
 def _further(attempts: Sequence[Attempt], noun: str) -> list[ReceiptLine]:

@@ -1,7 +1,7 @@
 """A training on functions as text: how it ended, epochs, receipt, and whether an instance would have been better."""
 
 from mlcd.report.origin import origin, origin_lines
-from mlcd.report.receipt_lines import serverless_lines
+from mlcd.report.receipt_lines import receipt_rows, serverless_lines
 from mlcd.report.text import Item, Line, Rows, Style, rendered
 from mlcd.report.thinning import MOST_LINES, ends, left_out_text
 from mlcd.run.run import EpochRun
@@ -142,11 +142,10 @@ def _epochs(record: EpochRun, width: int | None) -> list[Item]:
 def _receipt(record: EpochRun) -> list[Item]:
     prices = record.problem.prices
     paid = record.serverless_findings.receipt
-    rows = [line.cells(missing="") for line in serverless_lines(record)]
-    head = f"Receipt (prices of {prices.name}, {prices.date.isoformat()})"
     sync = record.function_facts.sync
     tail = f"  {paid.calls:,} calls, {paid.repeated_calls:,} of them repeated; {sync}; scheduled by {record.strategy}"
-    return [Line(head, Style.HEADING), Rows(rows=rows, align="<>>", indent=2, has_heads=False), Line(tail)]
+    date = f"  prices of {prices.name}, {prices.date.isoformat()}"
+    return [receipt_rows(serverless_lines(record)), Line(tail), Line(date)]
 
 
 def _at(plan: PlainInstance) -> str:

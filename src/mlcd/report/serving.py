@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mlcd.goal import Goal
 from mlcd.report.origin import LOCAL_SERVING
 from mlcd.report.receipt_lines import receipt_rows, serving_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
@@ -56,8 +57,12 @@ def _answer(record: SearchRun) -> list[Item]:
 
 def goal_text(record: SearchRun) -> str:
     """`most requests per dollar with p99 within 50 ms`."""
-    goal = record.problem.goal
-    unit = "tokens" if is_chat(record) else "requests"
+    return goal_words(record.problem.goal, chat=is_chat(record))
+
+
+def goal_words(goal: Goal, *, chat: bool = False) -> str:
+    """The same of a goal; `chat`: of a language model, whose answers are counted in tokens."""
+    unit = "tokens" if chat else "requests"
     words = {"cost": f"most {unit} per dollar", "time": f"most {unit} per second"}[str(goal.minimize)]
     if goal.rate is not None:
         words = f"cheapest at {goal.rate:g} requests/s"

@@ -183,6 +183,16 @@ class TrainSettingsJson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainWatchJson:
+    """How a training is watched whose upper bound does not fit."""
+
+    chance: Annotated[float, "probability that it fits, when it was chosen"]
+    seconds: Annotated[Seconds, "after its start, when its own speed decides whether it stays"]
+    usd: Annotated[Money, "what it costs until then"]
+    fallback: Annotated[TrainPlanJson | None, "where it moves if it is too slow; null: it ends"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainChoiceJson:
     """The deployment recommended."""
 
@@ -193,6 +203,7 @@ class TrainChoiceJson:
     worst_usd: Annotated[Money, "upper bound of usd at settings.assurance"]
     seconds_interval: Interval | None
     usd_interval: MoneyInterval | None
+    watch: Annotated[TrainWatchJson | None, "how the training is watched; null if the upper bound fits the limits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from mlcd.report.receipt_lines import receipt_rows, train_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.text_plot import text_plot
 from mlcd.report.thinning import MOST_LINES, MOST_NAMED, ends, left_out_text, listed
-from mlcd.report.wording import assurance_text, plural, speed_text
+from mlcd.report.wording import assurance_text, plural, sentence, speed_text, watch_text
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Receipt, RejectionReason, Saving
 from mlcd.run.header import ReusedTrial
@@ -145,7 +145,14 @@ def _choice(record: SearchRun, choice: Plan) -> list[Item]:
     seconds = f"{format_seconds(known.seconds[0])} .. {format_seconds(known.seconds[1])}"
     rows.append(["time", format_seconds(choice.seconds), seconds, format_seconds(choice.worst_seconds)])
     rows.append(["money", str(choice.usd), f"{known.usd[0]} .. {known.usd[1]}", str(choice.worst_usd)])
-    return [title, Rows(rows=rows, align="<>>>", indent=2)]
+    return [title, Rows(rows=rows, align="<>>>", indent=2), *_watched(record)]
+
+
+def _watched(record: SearchRun) -> list[Item]:
+    watch = record.verdict.watch if record.verdict else None
+    if watch is None:
+        return []
+    return [Line(f"  {sentence(watch_text(watch))}", hang=2, is_wrapped=True)]
 
 
 def _relaxations(record: SearchRun) -> list[Item]:

@@ -39,14 +39,14 @@ def scheduler_class(name: str) -> Any:
 
 
 def learns_from_runs(text: str) -> bool:
-    """Whether the scheduler that `name[:option=value,...]` describes uses earlier trainings; False for unknown names."""
+    """Whether the scheduler that `name[:option=value,...]` describes uses earlier trainings; False if unknown."""
     name = text.partition(":")[0].strip()
     if is_object_name(text) or name not in (*SCHEDULERS, *plugin_names(PLUGIN_GROUP, built_in=SCHEDULERS)):
         return False
-    return _has_prior(scheduler_class(name))
+    return _takes_prior(scheduler_class(name))
 
 
-def _has_prior(cls: Any) -> bool:
+def _takes_prior(cls: Any) -> bool:
     return "prior" in getattr(cls, "given", ())
 
 
@@ -61,6 +61,6 @@ def scheduler(text: str, *, seed: int = 0, prior: EpochPrior | None = None) -> S
     cls = scheduler_class(name)
     if getattr(cls, "needs_truth", False):
         raise BadInput(f"search.strategy: {name} runs only in `mlcd bench serverless`: it needs the simulator's truth")
-    passed = {} if prior is None or not _has_prior(cls) else {"prior": prior}
+    passed = {} if prior is None or not _takes_prior(cls) else {"prior": prior}
     made: Scheduler = with_options(cls, text, seed=seed, given=passed)
     return made

@@ -1,5 +1,6 @@
 """auto: mlcd's own strategy. Every trial, the first included, must pay for itself in the goal's own unit."""
 
+import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -12,7 +13,7 @@ from mlcd.search.auto_settings import AutoSettings
 from mlcd.search.beside import after_a_trial
 from mlcd.search.candidates import chance_to_run, open_rows
 from mlcd.search.choice_now import choice_now
-from mlcd.search.net_value import NetValues, Setting, net_values
+from mlcd.search.net_value import NetValues, Setting, money_for_search, net_values
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.search.wording import amount, ending
 from mlcd.trial.plan import Remaining
@@ -33,6 +34,11 @@ class Auto(MeasuredStrategy):
     name: ClassVar[str] = "auto"
     settings: AutoSettings = DEFAULTS
 
+    @property
+    def watched(self) -> bool:
+        """See Watching."""
+        return self.settings.watched
+
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The best by net value. Each one assumes that those before it go as expected."""
         candidates = open_rows(problem, history, remaining, memory=self.settings.memory)
@@ -51,6 +57,8 @@ class Auto(MeasuredStrategy):
         if not history.measured and level is None:
             return self._first_looks(setting, model, candidates, count)
         picks: list[Suggestion] = []
+        prices = problem.planned_trial_seconds * problem.dollars_per_second
+        round_usd = self._round_usd(setting, model, candidates)
         while len(picks) < count and candidates.any():
             values = net_values(setting, model, candidates)
             row = int(values.rank.argmax())
@@ -63,8 +71,10 @@ class Auto(MeasuredStrategy):
                     expected=model.expectation(row) if history.measured else None,
                 )
             )
-            candidates = _without(candidates, row)
-            if len(picks) < count:
+            if len(picks) > 1:
+                round_usd -= float(prices[row])
+            candidates = _without(candidates, row) & (prices <= round_usd)
+            if len(picks) < count and candidates.any():
                 setting = self._after(setting, model, row)
                 model = as_expected(model, row, problem.noise)
         return tuple(picks)
@@ -109,6 +119,12 @@ class Auto(MeasuredStrategy):
             if len(picks) < count:
                 model = as_expected(model, row, problem.noise)
         return tuple(picks)
+
+    def _round_usd(self, setting: Setting, model: MixedModel, candidates: Mask) -> float:
+        """What the trials of the round may cost together, besides the first; infinite without a budget."""
+        if setting.remaining.usd is None or not candidates.any():
+            return math.inf
+        return self.settings.round_share * money_for_search(setting, model, candidates)
 
     def _after(self, setting: Setting, model: MixedModel, row: int) -> Setting:
         """The setting for the next trial of the same round, after one of `row`."""

@@ -70,6 +70,12 @@ class AutoSettings:
     round_target: bool = True
     """Whether the second trial of a round must beat the expected result of the first, as in heterbo."""
 
+    round_share: float = 0.05
+    """Under a budget, what all trials of a round but the first may take together of what the budget leaves for the
+    search: a trial that starts now instead of after the first saves time but knows less. On random protocols (seen
+    workloads, thrown work, 8 at once, budget and both) 1.77 with 21% unfinished, as one at a time; with 0.2 more by
+    0.11 +- 0.05, without the rule more by 0.27 +- 0.08 with 39% unfinished."""
+
     watched: bool = True
     """Whether a deployment counts that is expected to fit but not certain to: the training is watched, and moves if it
     turns out too slow (mlcd.trial.watched). `off`: only upper bounds count."""
@@ -84,7 +90,7 @@ class AutoSettings:
     def __post_init__(self) -> None:
         at_least(0, scarcity=self.scarcity, first_scarcity=self.first_scarcity, least_gain=self.least_gain)
         at_least(0, least_chance=self.least_chance, likely=self.likely, hopeless=self.hopeless)
-        at_least(0, failed_share=self.failed_share)
+        at_least(0, failed_share=self.failed_share, round_share=self.round_share)
         at_least(1, deadline_runs=self.deadline_runs, budget_runs=self.budget_runs)
         at_least(1, unfinished_runs=self.unfinished_runs, tail_degrees=self.tail_degrees)
         at_least(0.01, level_deviation=self.level_deviation)

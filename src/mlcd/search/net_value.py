@@ -11,6 +11,7 @@ asks about the work that is left when a trial has ended (mlcd.search.beside). Wh
 ending without a run counts as `unfinished_runs` of the most promising one.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -198,11 +199,21 @@ def _share_of_slack(setting: Setting, model: MixedModel, candidates: Mask) -> Fl
     if remaining.seconds is not None and remaining.training is None:
         reserve = incumbent.worst_seconds if incumbent else float(worst[candidates].min())
         share = np.maximum(share, seconds / max(remaining.seconds - reserve, _LEAST_SLACK * remaining.seconds, 1e-9))
-    if remaining.usd is not None:
-        budget = remaining.usd.dollars
-        reserve = incumbent.worst_usd.dollars if incumbent else float((worst * rate)[candidates].min())
-        share = np.maximum(share, seconds * rate / max(budget - reserve, _LEAST_SLACK * budget, 1e-9))
+    share = np.maximum(share, seconds * rate / money_for_search(setting, model, candidates))
     return np.minimum(share, 1.0)
+
+
+def money_for_search(setting: Setting, model: MixedModel, candidates: Mask) -> float:
+    """Dollars that the budget leaves for the search; more than 0, and infinite without a budget."""
+    problem, left = setting.problem, setting.remaining.usd
+    if left is None:
+        return math.inf
+    if setting.now is not None:
+        reserve = setting.now.plan.worst_usd.dollars
+    else:
+        worst = np.exp(model.mean + log_margin(problem, problem.noise)) * problem.dollars_per_second
+        reserve = float(worst[candidates].min())
+    return max(left.dollars - reserve, _LEAST_SLACK * left.dollars, 1e-9)
 
 
 _LEAST_SLACK = 0.02

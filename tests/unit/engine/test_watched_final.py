@@ -48,7 +48,14 @@ def test_the_training_starts_where_it_is_expected_to_fit() -> None:
     assert run.verdict.choice.config == FAST
     budget = run.problem.goal.budget
     assert budget is not None
-    assert run.search_usd + run.verdict.choice.worst_usd == budget, "no more than that is promised or paid"
+    watch, start = run.verdict.watch, run.steps[-1]
+    assert watch is not None
+    assert watch.chance > 0.9
+    assert watch.fallback is not None
+    assert watch.fallback.config == SLOW
+    assert start.watch == watch
+    assert run.search_usd + start.authorised_usd == budget, "no more than that is authorised"
+    assert run.search_usd + run.verdict.choice.worst_usd > budget, "the upper bound is said as it is"
     assert [(a.config, a.ending) for a in run.attempts] == [(FAST, Ending.DONE)]
     assert run.status is Status.DONE
 
@@ -58,16 +65,23 @@ def test_it_moves_to_the_way_back_if_it_is_too_slow_and_keeps_the_budget(slower:
     run = run_of(budget=TRIALS_USD + 1.1 * FAST_USD, slower=slower)
     first, second = run.attempts
     assert (first.config, first.ending) == (FAST, Ending.MOVED)
-    assert first.seconds == pytest.approx(606.0)  # as long as a trial, and to save
-    assert "would end after" in first.message
+    assert first.seconds == pytest.approx(42 + 606.0)  # to start, as long as a trial, and to save
+    assert "too slow" in first.message
     assert second.config == SLOW
     assert run.problem.goal.budget is not None
     assert run.spent <= run.problem.goal.budget
     assert run.status is Status.DONE
 
 
+def test_where_the_fallback_is_three_times_slower_too_the_training_stops_at_the_budget() -> None:
+    run = run_of(budget=TRIALS_USD + 1.1 * FAST_USD, slower=2.0)
+    assert [(a.config, a.ending) for a in run.attempts] == [(FAST, Ending.MOVED), (SLOW, Ending.STOPPED)]
+    assert run.problem.goal.budget is not None
+    assert run.spent <= run.problem.goal.budget
+
+
 def test_a_training_that_is_slower_but_still_fits_goes_on() -> None:
-    run = run_of(budget=TRIALS_USD + 1.1 * FAST_USD, slower=0.09)
+    run = run_of(budget=TRIALS_USD + 1.1 * FAST_USD, slower=0.05)
     assert [(a.config, a.ending) for a in run.attempts] == [(FAST, Ending.DONE)]
 
 

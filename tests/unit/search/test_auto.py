@@ -301,6 +301,23 @@ def test_beside_others_of_its_round_a_trial_costs_only_what_it_takes_longer() ->
     assert len(asked(problem, history, count=6)) > 1
 
 
+def test_under_a_budget_a_round_takes_little_of_what_is_left_for_the_search() -> None:
+    problem = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(60)), work_samples=2e6)
+    history = History((true_trial(problem, D("c5.small", 1)),))
+    remaining = remaining_of(problem, history)
+    reserve = best_fitting(problem, history, remaining)
+    assert reserve is not None
+    assert remaining.usd is not None
+    free = (remaining.usd - reserve.worst_usd).dollars
+    prices = problem.planned_trial_seconds * problem.dollars_per_second
+    sizes = []
+    for share in (0.0, 0.05, 100.0):
+        _, *others = asked(problem, history, count=6, options=f":round-share={share}")
+        assert sum(prices[problem.space.index[config]] for config in others) <= share * free
+        sizes.append(len(others))
+    assert sizes[0] == 0 < sizes[-1]
+
+
 def test_a_setting_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="deadline_runs must be at least 1"):
         AutoSettings(deadline_runs=0.5)
