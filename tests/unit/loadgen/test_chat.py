@@ -65,8 +65,9 @@ def test_an_answer_with_a_length_and_one_that_ends_with_the_connection_are_read_
     assert len(whole.times) == len(open_ended.times) == 3
 
 
-def test_tokens_without_text_are_pieces() -> None:
-    nothing: dict[str, object] = {"choices": [{"delta": {}, "finish_reason": None}]}
+@pytest.mark.parametrize("more", [{}, {"finish_reason": None}])
+def test_tokens_without_text_are_pieces(more: dict[str, None]) -> None:
+    nothing: dict[str, object] = {"choices": [{"delta": {}, **more}]}
     answer = fed(HEAD + b"\r\n" + events(ROLE, nothing, nothing, END), step=1000)
     assert len(answer.times) == 2
 

@@ -16,6 +16,8 @@ from mlcd.loadgen.wire import Done
 
 _WARM_UP_SHARE = 0.1
 """Of a step's time: requests that were sent in it do not count."""
+_WARM_UP_STREAMS = 4
+"""Requests in flight before arrivals that wait for nobody: a server's first ones load what the others find loaded."""
 _LEAST_REQUESTS = 4
 _GROWTH = 1.05
 """A step up in concurrency that brings less than this factor in tokens/s is the last."""
@@ -142,6 +144,7 @@ class _Generator:
                 arrivals = [each.at_seconds for each in plan.exchanges if each.at_seconds is not None]
                 return self._result([self._open(sorted(arrivals), rate=None, warm_up_seconds=0.0)])
             if plan.rate is not None:
+                self._closed(min(plan.concurrency, _WARM_UP_STREAMS), _WARM_UP_SHARE * plan.seconds)
                 seconds = self._left()
                 arrivals = poisson_arrivals(plan.rate, seconds, plan.seed)
                 return self._result([self._open(arrivals, rate=plan.rate, warm_up_seconds=_WARM_UP_SHARE * seconds)])

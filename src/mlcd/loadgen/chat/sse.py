@@ -14,7 +14,8 @@ _MOST_DIGITS = 15
 _PIECE = re.compile(rb'"(?:content|reasoning_content|reasoning|text|arguments)"\s*:\s*"[^"]')
 """A piece of text. Quotes within a text are escaped, so that this finds none inside of one."""
 _ROLE = re.compile(rb'"role"\s*:\s*"')
-_UNFINISHED = re.compile(rb'"finish_reason"\s*:\s*null')
+_CHOICE = re.compile(rb'"choices"\s*:\s*\[\s*\{')
+_FINISHED = re.compile(rb'"finish_reason"\s*:\s*"')
 _USAGE = re.compile(rb'"usage"\s*:\s*\{')
 _ERROR = re.compile(rb'^\s*\{\s*"error"\s*:')
 
@@ -156,7 +157,7 @@ class Answer:
             return
         if _ERROR.match(text):
             self.error = self.error or printable(text[:300].decode(errors="replace"))
-        elif _PIECE.search(text) or (_UNFINISHED.search(text) and not _ROLE.search(text)):
+        elif _PIECE.search(text) or _is_silent_token(text):
             self.times.append(now)
         if _USAGE.search(text):
             self._read_usage(text)
@@ -168,3 +169,8 @@ class Answer:
             self.output_tokens = usage.whole("completion_tokens", least=0, most=MOST_TOKENS)
         except Malformed as malformed:
             raise BadAnswer(f"the stream's usage: {malformed}") from malformed
+
+
+def _is_silent_token(text: bytes) -> bool:
+    """Whether an event without text is a token that decodes to none: neither the answer's role nor its end."""
+    return bool(_CHOICE.search(text)) and not _ROLE.search(text) and not _FINISHED.search(text)
