@@ -106,9 +106,7 @@ def _items(prepared: Prepared[Problem], look: FirstLook) -> list[Item]:
         ["within the limits", f"a first trial of {look.allowed:,} of them"],
     ]
     if look.expected:
-        facts.append(
-            ["expected, by length", f"of the best run, {JOBS} made-up jobs of each; yours is not measured yet"]
-        )
+        facts.append(["what it may take", f"your job is not measured yet: from {JOBS} made-up jobs of each length"])
         facts += [_expected_row(each) for each in look.expected]
     items: list[Item] = [Line("Dry run: nothing is spent and nothing is written.", Style.HEADING)]
     items += [Rows(rows=facts, align="<<", indent=2, has_heads=False), Line()]
@@ -140,17 +138,17 @@ def _work(problem: Problem) -> str:
 
 
 def _expected_row(each: Expected) -> list[str]:
-    head = f"  {format_seconds(each.run_seconds)}"
+    head = f"  if it trains {format_seconds(each.run_seconds)}"
     if not each.finished:
         return [head, "nothing would fit the limits"]
-    few = "" if each.finished == each.jobs else f"; {each.finished} of {each.jobs} fit the limits"
-    search = f"search {_range(each.search_usd)}, {_range(each.search_seconds)}"
-    return [head, f"{search}; with the run {_range(each.total_usd)}, {_range(each.total_seconds)}{few}"]
+    few = "" if each.finished == each.jobs else f" ({each.finished} of {each.jobs} jobs fit the limits)"
+    search = f"the search takes {_range(each.search_seconds)} and costs {_range(each.search_usd)}"
+    return [head, f"{search}; with the training {_range(each.total_seconds)} and {_range(each.total_usd)}{few}"]
 
 
 def _range(ends: tuple[Usd, Usd] | tuple[float, float]) -> str:
     low, high = (str(end) if isinstance(end, Usd) else format_seconds(end) for end in ends)
-    return low if low == high else f"{low} .. {high}"
+    return low if low == high else f"{low} to {high}"
 
 
 def _json(prepared: Prepared[Problem], look: FirstLook) -> dict[str, object]:

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mlcd.clouds.serving.deploy import Deployed
     from mlcd.jobs.serve import PreparedServing
     from mlcd.run.run import SearchRun
+    from mlcd.space import Space
     from mlcd.spec.serve import ServeSpec
 
 _KINDS = ("compose", "kubernetes", "triton")
@@ -226,6 +228,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     print_text(
         f"{len(problem.space):,} configurations: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
+        + _excluded_text(problem.space)
     )
     print_text(
         f"At most {problem.max_trials} load tests of {policy.seconds:g} s by {prepared.strategy}, then a"
@@ -238,6 +241,13 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     if not look.allowed:
         print_text("Nothing fits these limits: " + "; ".join(way.text for way in look.relaxations))
     return code
+
+
+def _excluded_text(space: "Space") -> str:
+    """That there are fewer configurations than combinations of these values; "" if there are not."""
+    every = math.prod(len(knob.values) for knob in space.knobs)
+    left_out = every - len(space)
+    return f"; {left_out:,} of these {every:,} combinations are excluded" if left_out else ""
 
 
 def _values(values: tuple[object, ...]) -> str:

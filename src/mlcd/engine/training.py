@@ -60,6 +60,7 @@ class Training:
     _ends_at_deadline: bool = field(default=False, init=False)
     """Whether they end themselves at the deadline, before the budget is used up."""
     _next_plan: Plan | None = field(default=None, init=False)
+    _warning: str = field(default="", init=False)
     _was_looked_at: bool = field(default=False, init=False)
     """Whether its own speed has shown that a watched training fits."""
 
@@ -366,13 +367,18 @@ class Training:
             points = learned(heard, target.metric)
             if points and not any(target.is_met_by(point.metric) for point in points):
                 text = f"the job ended at {target.metric} {points[-1].metric:g}, before its target of {target.value:g}"
-                self.situation.tell(Warned(text=text))
+                self._warn_of_end(text)
             return
         share = (run.reached_samples + watch.last.samples) / run.problem.work_samples
         if share < LEAST_DONE_SHARE:
             text = f"the job exited successfully after {share:.0%} of the work its file names: "
             text += silence or "check job.samples"
-            self.situation.tell(Warned(text=text))
+            self._warn_of_end(text)
+
+    def _warn_of_end(self, text: str) -> None:
+        """Say it now, and in every report of the run."""
+        self._warning = text
+        self.situation.tell(Warned(text=text))
 
     def _ended(
         self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str], heard: list[Reading]
@@ -393,6 +399,7 @@ class Training:
             node_metrics=settled.node_metrics,
             missing_outputs=settled.missing_outputs if done else (),
             kept_folder=settled.kept_folder if done else "",
+            warning=self._warning if done else "",
         )
 
     # ---- decisions

@@ -8,7 +8,7 @@ from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, error_within, margin_sigmas
-from mlcd.trial.trial import Failure
+from mlcd.trial.trial import Failure, FailureKind
 from mlcd.units import ZERO, Usd
 
 
@@ -35,7 +35,7 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
     goal = run.problem.goal
     return Receipt(
         trials=len(run.trials),
-        failed=sum(isinstance(step.trial, Failure) for step in run.trials),
+        failed=sum(isinstance(step.trial, Failure) for step in run.trials) - _interrupted(run),
         search_seconds=run.search_seconds,
         search_usd=run.search_usd,
         earlier=run.earlier,
@@ -60,7 +60,14 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
             for naive in (run.naive if done and not failed else ())
         ),
         beside_seconds=run.beside_seconds,
+        interrupted=_interrupted(run),
     )
+
+
+def _interrupted(run: SearchRun) -> int:
+    """How many trials the user interrupted: they are repeated, and failed at nothing."""
+    trials = (step.trial for step in run.trials)
+    return sum(isinstance(trial, Failure) and trial.kind is FailureKind.STOPPED for trial in trials)
 
 
 def _broken_limits(run: SearchRun, plan: Plan) -> tuple[str, ...]:

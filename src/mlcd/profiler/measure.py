@@ -121,7 +121,7 @@ def measure(
         return Failure(
             config=config,
             attempt=attempt,
-            kind=FailureKind.HANG,
+            kind=FailureKind.HANG if watch.hung else FailureKind.ERROR,  # a job that ended by itself does not hang
             message=watch.complaint,
             seconds=seconds,
             usd=usd,

@@ -1,5 +1,6 @@
 """A run as one HTML file: the answer, the receipt, pictures, every trial, and how to repeat it. Works offline."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from mlcd.report.page import NARROW, WIDE, Cell, Column, Page, PagePart, Table, 
 from mlcd.report.pictures import PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
-from mlcd.report.verdict import ALL_IN_TRIALS, headline, is_given_up, outcome, search_price
+from mlcd.report.verdict import ALL_IN_TRIALS, end_warning, headline, is_given_up, outcome, search_price
 from mlcd.report.wording import assurance_text, plural, sentence, speed_text, watch_text
 from mlcd.report.yardstick import yardstick
 from mlcd.run.findings import Receipt, RejectedConfig, Saving
@@ -61,7 +62,7 @@ def html_report(record: SearchRun) -> str:
         origin_word=word,
         origin_text=sentence(meaning),
         leads=[lead] if lead else [],
-        leads_are_bad=record.status.is_final and record.status is not Status.DONE,
+        leads_are_bad=record.status.is_final and (record.status is not Status.DONE or bool(end_warning(record))),
     )
     return render(
         "train.html.j2",
@@ -123,6 +124,8 @@ def _lead(record: SearchRun) -> str:
         return lines[-1]
     if record.finished_trial is not None:
         return ALL_IN_TRIALS
+    if warned := end_warning(record):
+        return warned[0]
     return "" if record.choice and record.status is Status.DONE else lines[1]
 
 
@@ -177,6 +180,7 @@ def _savings(record: SearchRun, paid: Receipt) -> Table:
         note="Training without a search on a typical choice, and what this run saved, search included.",
         columns=(Column(""), Column("Time", True), Column("Money", True)),
         rows=[_saving_row(saving, search_price(record, saving)) for saving in paid.savings],
+        stacks=True,
     )
 
 
@@ -197,10 +201,14 @@ def _saving_row(saving: Saving, searched: str) -> TableRow:
         usd += [PagePart(f"{known.usd[0]} to", "dim", below=True), PagePart(str(known.usd[1]), "dim", below=True)]
     if searched:
         head.append(PagePart(searched, "dim", below=True))
-        return TableRow(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])
+        return TableRow(cells=[Cell.head(*head), *_amounts(time, usd)])
     time.append(_saved(saving.seconds >= 0, f"{about}{format_seconds(abs(saving.seconds))}", "longer"))
     usd.append(_saved(saving.usd.micros >= 0, f"{about}{Usd(abs(saving.usd.micros))}", "more"))
-    return TableRow(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])
+    return TableRow(cells=[Cell.head(*head), *_amounts(time, usd)])
+
+
+def _amounts(time: Sequence[PagePart], usd: Sequence[PagePart]) -> tuple[Cell, Cell]:
+    return Cell(parts=tuple(time), css="n", label="Time"), Cell(parts=tuple(usd), css="n", label="Money")
 
 
 def _saved(is_less: bool, amount: str, otherwise: str) -> PagePart:

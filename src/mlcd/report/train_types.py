@@ -71,6 +71,7 @@ class TrainAttemptJson:
     node_metrics: Annotated[NodeMetricsJson | None, "by the cloud's own monitoring; null if it has none"]
     missing_outputs: Annotated[tuple[str, ...], "outputs of the job file that a finished training did not leave"]
     kept_folder: Annotated[str, "where the node's files are kept because of that; else empty"]
+    warning: Annotated[str, "what a finished training did otherwise than its job file says; else empty"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,8 +58,14 @@ def _answer(record: SearchRun) -> list[Item]:
     choice = [] if record.choice is None or is_unchosen else _choice(record, record.choice)
     if record.status.is_final:
         style = Style.BAD if record.status is Status.OUTPUT_MISSING else Style.PLAIN
-        return [Line(asked), *choice, *(Line(text, style) for text in ended)]
+        warned = [Line(text, Style.BAD, is_wrapped=True) for text in end_warning(record)]
+        return [Line(asked), *choice, *(Line(text, style) for text in ended), *warned]
     return [Line(asked), *map(Line, ended), *choice]
+
+
+def end_warning(record: SearchRun) -> list[str]:
+    """What a training that is done did otherwise than its job file says, as a sentence; [] if nothing."""
+    return [f"WARNING: {record.final.warning}."] if record.final is not None and record.final.warning else []
 
 
 def is_given_up(record: SearchRun) -> bool:
@@ -110,7 +116,8 @@ def _missing_outputs(record: SearchRun, final: Attempt) -> list[str]:
     names = final.missing_outputs
     why = "listed under outputs in the job file, and not there when the training ended"
     lines = [f"MISSING: {', '.join(names)}: {why}."]
-    lines += ["The files of its node are kept; outputs are paths in this folder:", f"  {final.kept_folder}"]
+    lines += ["Everything that it wrote is kept: copy what you need from", f"  {final.kept_folder}"]
+    lines.append("Before the next run, correct `outputs`, or let the script write these paths in its working folder.")
     return [*lines, f"Search and training together broke the limit: {_broken(record)}."] if _broken(record) else lines
 
 

@@ -24,7 +24,7 @@ from mlcd.home import envs as env_values
 from mlcd.home.logs import lease_logs
 from mlcd.problem import Problem
 from mlcd.run.findings import Findings
-from mlcd.run.header import Header
+from mlcd.run.header import Header, is_run_of
 from mlcd.run.kind import Kind
 from mlcd.run.logs import StepLogs, failed_log, step_logs
 from mlcd.run.run import AnyRun, Run
@@ -257,12 +257,23 @@ class Store:
         """The name of the newest run, or of the newest that has not ended. Raises BadInput where there is none."""
         with self._snapshot():
             for name in self._names():
-                with suppress(DamagedRow, ValueError):
-                    if not (unfinished and self._status(name).is_final):
-                        return name
+                if not unfinished or self._is_open(name):
+                    return name
         if unfinished:
             raise BadInput("there is no run to continue: all have ended; `mlcd runs` lists them")
         raise BadInput(f"there are no runs in {self.folder} yet; start with: mlcd demo")
+
+    def runs_of_job(self, name: str, *, unfinished: bool = False) -> tuple[str, ...]:
+        """The runs of a job by its name, the newest first; () where `name` is a run's own.
+
+        unfinished  those that have not ended, where there are any
+        """
+        with self._snapshot():
+            names = self._names()
+            found = [] if name in names else [each for each in names if is_run_of(each, name)]
+            if unfinished:
+                found = [each for each in found if self._is_open(each)] or found
+        return tuple(found)
 
     def reread(self, run: R) -> R:
         """The same run as it is stored now."""
@@ -440,6 +451,12 @@ class Store:
         if row is None:
             raise DamagedRow("its status is missing")
         return Status(str(row["status"]))
+
+    def _is_open(self, run_id: str) -> bool:
+        """Whether a run has not ended; False where its record is damaged."""
+        with suppress(DamagedRow, ValueError):
+            return not self._status(run_id).is_final
+        return False
 
     def _last(self, query: str, run_id: str) -> dict[str, object] | None:
         return next(iter(select(self._db, query, run_id)), None)

@@ -43,8 +43,9 @@ def _with_epoch(found: Checkpoint) -> Checkpoint:
     except (OSError, ValueError):
         return found
     epoch, samples = (mark.get(name) if isinstance(mark, dict) else None for name in ("epoch", "epoch_samples"))
-    is_known = type(epoch) is int and type(samples) is int and epoch >= 0 and samples >= 0
-    return replace(found, epoch=epoch, epoch_samples=samples) if is_known else found
+    if type(epoch) is int and type(samples) is int and epoch >= 0 and samples >= 0:
+        return replace(found, epoch=epoch, epoch_samples=samples)
+    return found
 
 
 def write(folder: Path, samples: int, save: Callable[[Path], None], **place: int) -> Checkpoint:

@@ -300,8 +300,13 @@ class History:
         return tuple(
             Suggestion(config=config, reason=f"again, after: {trial.message or trial.kind}")
             for config, trial in last.items()
-            if isinstance(trial, Failure) and trial.kind.is_transient and trial.attempt <= retries
+            if isinstance(trial, Failure) and trial.kind.is_transient and self._failed_attempts(trial) <= retries
         )
+
+    def _failed_attempts(self, last: Failure) -> int:
+        """Attempts up to this one, without those that the user interrupted: they did not fail."""
+        stopped = (t for t in self.failures if t.config == last.config and t.kind is FailureKind.STOPPED)
+        return last.attempt - sum(1 for _ in stopped)
 
     def attempts(self, config: Config) -> int:
         """The number of trials of `config`."""
