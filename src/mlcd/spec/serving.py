@@ -248,7 +248,7 @@ _SERVER_SEARCH = replace(_SEARCH, make=lambda **given: ServingSearch(**{"strateg
 
 def serve_record(now: datetime | None = None) -> Reader[ServeSpec]:
     """The reader of a whole job file; a deadline that is a point in time is counted from `now`."""
-    model, server = _model_record(now), _server_record(now)
+    model, server = model_record(now), server_record(now)
 
     def read(node: YamlNode) -> ServeSpec:
         is_server = isinstance(node.value, Mapping) and "server" in node.value
@@ -257,7 +257,7 @@ def serve_record(now: datetime | None = None) -> Reader[ServeSpec]:
     return read
 
 
-def _server_record(now: datetime | None) -> FieldTable[ServeSpec]:
+def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
     """The reader of a job whose server is a command."""
     return FieldTable(
         make=ServeSpec,
@@ -279,7 +279,7 @@ def _server_record(now: datetime | None) -> FieldTable[ServeSpec]:
     )
 
 
-def _model_record(now: datetime | None) -> FieldTable[ServeSpec]:
+def model_record(now: datetime | None) -> FieldTable[ServeSpec]:
     """The reader of a job that serves an ONNX model."""
     return FieldTable(
         make=ServeSpec,
