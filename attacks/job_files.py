@@ -4,7 +4,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from attacks.attack import Attack, Ended, Kind, Tally, judge
@@ -578,7 +578,7 @@ def _places(command: str) -> list[str]:
     from mlcd.spec.parse import train_record  # noqa: PLC0415
     from mlcd.spec.serving import model_record, server_record  # noqa: PLC0415
 
-    tables = {
+    tables: dict[str, Callable[[], Iterable[str]]] = {
         "train": lambda: train_record().places(),
         "serve": lambda: (*model_record(None).places(), *server_record(None).places()),
         "serverless": lambda: serverless_record().places(),
