@@ -432,8 +432,9 @@ def _made(chance: random.Random, command: str, base: Fields) -> tuple[str, bytes
 
 def _strategy(chance: random.Random, command: str) -> str:
     """One of the command's strategies, often with options of its own."""
-    from mlcd.schedulers.registry import SCHEDULERS  # noqa: PLC0415 - imported by warm_up
-    from mlcd.search.registry import SERVING, STRATEGIES, options_of, strategy_class  # noqa: PLC0415
+    from mlcd.options import options_of  # noqa: PLC0415 - imported by warm_up
+    from mlcd.schedulers.registry import SCHEDULERS  # noqa: PLC0415
+    from mlcd.search.registry import SERVING, STRATEGIES, strategy_class  # noqa: PLC0415
 
     if command == "serverless":
         return chance.choice(sorted(SCHEDULERS))

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 import pages
-from row_file import FOLDER, Row, RowFile, codes, core_minutes
+from row_file import FOLDER, Row, RowFile, codes, core_minutes, origin, verifiers
 
 from mlcd.bench.case import UNFINISHED_RATIO, search_with
 from mlcd.catalog import load_catalog
@@ -310,7 +310,7 @@ def record(arguments: argparse.Namespace) -> dict[str, Any]:
     """Run what is missing, and summarise."""
     works = arguments.work.split(",")
     strategies = [part.strip() for part in arguments.strategies.split(";")]
-    file = RowFile(path=FOLDER / "economics.jsonl", code=pages.sources(), mixed=arguments.mixed)
+    file = RowFile(path=FOLDER / "economics.jsonl", code=pages.sources(), group=lambda name: name.split("/")[0])
     jobs = list(drawn(arguments.count, arguments.seed))
     tasks = {
         f"{strategy}/{arguments.seed}/{job.number}/{','.join(works)}": (job, strategy, works)
@@ -329,6 +329,7 @@ def record(arguments: argparse.Namespace) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "version": __version__,
         "code": codes({**made, **examples}),
+        "verified": verifiers({**made, **examples}),
         "command": f"benchmarks/economics.py --count {arguments.count} --seed {arguments.seed}",
         "core_minutes": core_minutes({**made, **examples}),
         "summary": [asdict(each) for each in summaries(rows)],
@@ -389,6 +390,13 @@ def summaries(rows: Sequence[CostRow]) -> list[CostSummary]:
     return found
 
 
+def shown(summary: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """What the page has of the record: all jobs, and each length for the first strategy."""
+    lengths = {name for name, _, _ in LENGTHS}
+    first = summary[0]["strategy"] if summary else ""
+    return [s for s in summary if s["jobs"] == "all" or (s["jobs"] in lengths and s["strategy"] == first)]
+
+
 def table(summary: Sequence[Mapping[str, Any]]) -> str:
     """The summaries as a table of markdown."""
     lines = [
@@ -424,8 +432,9 @@ def examples_table(examples: Sequence[Mapping[str, Any]]) -> str:
 def parts() -> dict[Path, dict[str, str]]:
     """What the page says of the record."""
     found = json.loads(RESULT.read_text(encoding="utf-8"))
-    made = f"*mlcd {found['version']} ({found['code']}), {found['date']}: `{found['command']}`.*"
-    text = f"{table(found['summary'])}\n\n{examples_table(found['examples'])}\n\n{made}"
+    commits = origin(found["code"], found.get("verified", ""))
+    made = f"*mlcd {found['version']} ({commits}), {found['date']}: `{found['command']}`.*"
+    text = f"{table(shown(found['summary']))}\n\n{examples_table(found['examples'])}\n\n{made}"
     return {PAGE: {"economics": text}}
 
 
@@ -436,7 +445,6 @@ def main() -> None:
     parser.add_argument("--strategies", default="auto; heterbo", help="separated by semicolons")
     parser.add_argument("--work", default=",".join(WORKS))
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--mixed", action="store_true", help="also count rows that other commits made")
     parser.add_argument("--show", action="store_true", help="print, and keep no record")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="one job, trial by trial")
     arguments = parser.parse_args()

@@ -40,6 +40,9 @@ SCRIPTS = (
     "ask_tell",
 )
 
+UNCOMMITTED = " with changes"
+"""Follows the commit where the working tree differs from it."""
+
 Parts = Mapping[Path, Mapping[str, str]]
 """Page -> name of a part -> its text."""
 
@@ -88,7 +91,7 @@ def sources(*folders: str) -> str:
 
     paths = folders or ("src",)
     changes = git("status", "--porcelain", "--", *paths)
-    return f"{git('log', '-1', '--format=%h', '--', *paths) or 'unknown'}{' with changes' if changes else ''}"
+    return f"{git('log', '-1', '--format=%h', '--', *paths) or 'unknown'}{UNCOMMITTED if changes else ''}"
 
 
 def main() -> int:

@@ -25,7 +25,7 @@ from typing import Any, cast
 
 import pages
 from protocols import FOLDERS, SIM, Drawn, drawn, sources
-from row_file import FOLDER, Row, RowFile, codes, core_minutes
+from row_file import FOLDER, Row, RowFile, codes, core_minutes, origin, verifiers
 
 from mlcd.bench.case import GoalKind, TrainRow
 from mlcd.bench.protocol import Work
@@ -88,8 +88,8 @@ def record(arguments: argparse.Namespace) -> dict[str, Any]:
     for at in range(0, len(every), CHUNK):
         for names in ((OURS,), RIVALS) if at < arguments.rivals else ((OURS,),):
             tasks[f"{arguments.unseen}/{arguments.seed}/{at}/{','.join(names)}"] = (every[at : at + CHUNK], names)
-    file = RowFile(path=FOLDER / "protocols.jsonl", code=pages.sources(), mixed=arguments.mixed)
-    missing = len(tasks) - len(set(tasks) & set(file.read()))
+    file = RowFile(path=FOLDER / "protocols.jsonl", code=pages.sources(), group=lambda name: name.split("/")[-1])
+    begins = not file.knows_any(tasks)
     made = file.complete(rows_of, tasks, jobs=arguments.jobs)
     rows = [row for each in made.values() for row in each.rows]
     ours = {name: each for name, each in made.items() if name.endswith(f"/{OURS}")}
@@ -97,12 +97,13 @@ def record(arguments: argparse.Namespace) -> dict[str, Any]:
         "date": datetime.now(UTC).date().isoformat(),
         "version": __version__,
         "code": codes(made),
+        "verified": verifiers(made),
         "command": f"benchmarks/record_protocols.py TABLES --count {arguments.count} --seed {arguments.seed}"
         f" --unseen {arguments.unseen}",
         "protocols": len(every),
         "searches": sum(row["strategy"] == OURS for row in rows),
         "core_minutes": core_minutes(ours),
-        "wall_minutes": round((time.monotonic() - began) / 60, 1) if missing == len(tasks) else None,
+        "wall_minutes": round((time.monotonic() - began) / 60, 1) if begins else None,
         "jobs": arguments.jobs,
         "violated": [row for row in rows if row["strategy"] == OURS and row["status"] == "violated"],
         "summary": lines(rows, rivals=arguments.rivals),
@@ -154,8 +155,9 @@ def parts() -> dict[Path, dict[str, str]]:
     """What the page says of the record."""
     result = json.loads(RECORD.read_text(encoding="utf-8"))
     wall = f", {result['wall_minutes']:g} minutes in {result['jobs']} processes" if result["wall_minutes"] else ""
+    commits = origin(result["code"], result.get("verified", ""))
     made = (
-        f"*mlcd {result['version']} ({result['code']}), {result['date']}: {result['searches']:,} searches of `{OURS}`,"
+        f"*mlcd {result['version']} ({commits}), {result['date']}: {result['searches']:,} searches of `{OURS}`,"
         f" {result['core_minutes']:g} minutes of one core{wall}; {len(result['violated'])} broke a limit."
         f" `{result['command']}`*"
     )
@@ -170,7 +172,6 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=RECORD_SEED)
     parser.add_argument("--unseen", choices=["all", "only", "no"], default="only")
     parser.add_argument("--jobs", type=int, default=2, help="processes")
-    parser.add_argument("--mixed", action="store_true", help="also count rows that other commits made")
     parser.add_argument("--show", action="store_true", help="print, and keep no record")
     arguments = parser.parse_args()
     result = record(arguments)

@@ -1,4 +1,4 @@
-"""The records of `mlcd bench serve` on the tables shipped with mlcd, and the tables of docs/falcon.md and serve.md.
+"""The records of `mlcd bench serve` on the shipped tables, and the tables of docs/falcon.md and benchmarks/notes/serve.md.
 
     .venv/bin/python benchmarks/record_serve_tables.py run h200 [--seeds 10] [--jobs -1]
     .venv/bin/python benchmarks/record_serve_tables.py run cpu [--seeds 20] [--only 'falcon;falcon-transfer']
@@ -31,7 +31,7 @@ from mlcd.version import __version__
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
 FALCON_PAGE, SHORT_PAGE = ROOT / "benchmarks" / "notes" / "falcon.md", ROOT / "docs" / "falcon.md"
-SERVE_PAGE = ROOT / "docs" / "serve.md"
+SERVE_PAGE = ROOT / "benchmarks" / "notes" / "serve.md"
 WRONG_PAGE = ROOT / "docs" / "what-we-got-wrong.md"
 BEDS = ("h200", "cpu")
 TRIALS = (1, 3, 6, 15)
@@ -71,7 +71,7 @@ GOAL_MEAN, GOAL_LEAST = 0.985, 0.90
 ONE_TARGET = ("cpu", 20.0, "vgg-like")
 """Bed, limit and the target that makes up most of falcon-transfer's lead there."""
 SERVED = ("falcon", "falcon-transfer", "heterbo", "source-mean", "random")
-"""Shown in docs/serve.md."""
+"""Shown in benchmarks/notes/serve.md."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -15,7 +15,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices, and severa
 
 import argparse
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -24,7 +24,7 @@ from typing import Any
 
 import pages
 from regret import mean_curve, regret_curve, regret_picture
-from row_file import FOLDER, Made, Row, RowFile, core_minutes
+from row_file import FOLDER, Made, Row, RowFile, core_minutes, origin
 
 from mlcd.bench.case import GoalKind, TrainRow
 from mlcd.bench.oracle import Oracle
@@ -41,6 +41,8 @@ IMAGES = ROOT / "docs" / "images"
 STRATEGIES = ROOT / "docs" / "strategies"
 PAGE = ROOT / "docs" / "strategy-results.md"
 AUTO_PAGE = ROOT / "docs" / "auto-results.md"
+NOTES = ROOT / "benchmarks" / "notes" / "strategies.md"
+"""Every bed apart."""
 SIM = "sim"
 TABLES = ("scout", "multicloud", "trimtuner")
 BEDS = (*TABLES, SIM)
@@ -59,8 +61,8 @@ class Entrant:
     seeds: int
 
 
-SLOW = {"heterbo:paper": 5, "arrow": 3, "paris": 1}
-"""Fewer than 10 seeds where one takes minutes of a core: 840 runs of 0.1, 0.2 and 0.5 s."""
+SLOW = {"arrow": 5}
+"""Fewer than 10 seeds where a run takes more than 0.1 s of one core."""
 RIVALS = ("heterbo", "heterbo:paper", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", "random",
           "lynceus", "ernest", "arrow", "paris")  # fmt: skip
 ABLATIONS = ("auto:watched=off", "auto:mixture=off", "auto:level=off", "auto:order=net",
@@ -161,7 +163,6 @@ def record(
     entrants: Sequence[Entrant],
     *,
     jobs: int,
-    mixed: bool,
     minutes: float | None,
 ) -> None:
     """Run what is missing, and keep what follows from all rows of whole seeds."""
@@ -169,7 +170,7 @@ def record(
         if entrant.strategy != Oracle.name:
             strategy(entrant.strategy)  # report a wrong name or option before the first run
     wanted = dict(tasks(tables, beds, entrants))
-    file = RowFile(path=FOLDER / "strategies.jsonl", code=pages.sources(), mixed=mixed)
+    file = RowFile(path=FOLDER / "strategies.jsonl", code=pages.sources(), group=group)
     made = file.complete(rows_of, wanted, jobs=jobs, minutes=minutes)
     whole = whole_seeds(made, wanted)
     if not whole:
@@ -189,7 +190,8 @@ def record(
     kept = {
         "date": datetime.now(UTC).date().isoformat(),
         "version": __version__,
-        "sources": ", ".join(sorted({line["code"] for line in lines.values()})),
+        "sources": _named(lines.values(), "code"),
+        "verified": _named(lines.values(), "verified"),
         "noise": NOISE,
         "core_minutes": core_minutes(whole),
         "curves": {goal: before["curves"].get(goal, {}) | drawn.get(goal, {}) for goal in before["curves"] | drawn},
@@ -198,6 +200,17 @@ def record(
     }
     text = json.dumps(kept, separators=(",", ":")).replace('},{"', '},\n{"')
     RECORD.write_text(text + "\n", encoding="utf-8")
+
+
+def group(name: str) -> str:
+    """Of a task: a strategy with a kind of work on a bed."""
+    bed, _, work, text, _ = name.split("/")
+    return f"{bed}/{work}/{text}"
+
+
+def _named(lines: Iterable[Line], field: str) -> str:
+    """The commits that the lines have in a field."""
+    return ", ".join(sorted({commit for line in lines for commit in line.get(field, "").split(", ") if commit}))
 
 
 def _key(line: Line) -> tuple[object, ...]:
@@ -220,7 +233,9 @@ def _seed_of(name: str) -> tuple[str, ...]:
 class Entry:
     """One strategy under one goal on one bed; `hours` maps a length to its mean ratio, `summary` pools them.
 
-    code  the commits that its runs were made of
+    intervals  length -> 95% interval of its mean ratio
+    code       the commits that measured its runs
+    verified   the commits with which a sample of older runs was the same
     """
 
     bed: str
@@ -228,38 +243,48 @@ class Entry:
     work: str
     parallel: int
     code: str
+    verified: str
     seeds: int
     hours: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
     summary: TrainSummary
 
 
 def entries(made: Mapping[str, Made], *, pool: bool) -> list[Entry]:
     """For every bed, all workloads and the held-out ones (on the simulator none is).
 
-    pool  whether to add all tables together
+    pool  whether to add all tables together, with the seeds that are whole on each of them
     """
-    groups: dict[tuple[str, bool, str, int, str, str], list[tuple[str, TrainRow]]] = {}
+    beds: dict[tuple[str, ...], set[str]] = {}
+    for name in made:
+        bed, _, *seed = name.split("/")
+        beds.setdefault(tuple(seed), set()).add(bed)
+    groups: dict[tuple[str, bool, str, int, str, str], list[tuple[Made, TrainRow]]] = {}
     for name, each in made.items():
-        bed = name.split("/")[0]
+        bed, _, *seed = name.split("/")
+        pooled_too = pool and bed != SIM and beds[tuple(seed)] >= set(TABLES)
         for known in each.rows:
             row = _row(known)
-            for place in (bed, ALL_TABLES) if pool and bed != SIM else (bed,):
+            for place in (bed, ALL_TABLES) if pooled_too else (bed,):
                 for unseen in (False, True) if row.unseen and bed != SIM else (False,):
                     key = (place, unseen, row.work, known["parallel"], row.goal, row.strategy)
-                    groups.setdefault(key, []).append((each.code, row))
+                    groups.setdefault(key, []).append((each, row))
     found = []
     for (bed, unseen, work, parallel, _, _), pairs in groups.items():
         rows = [row for _, row in pairs]
         (pooled,) = summarise(rows, pool_hours=True)
+        apart = summarise(rows)
         found.append(
             Entry(
                 bed=bed,
                 unseen=unseen,
                 work=work,
                 parallel=parallel,
-                code=", ".join(dict.fromkeys(code for code, _ in pairs)),
+                code=", ".join(dict.fromkeys(each.code for each, _ in pairs)),
+                verified=", ".join(dict.fromkeys(each.verified for each, _ in pairs if each.verified)),
                 seeds=len({row.seed for row in rows}),
-                hours={f"{s.hours:g}": s.mean_ratio for s in summarise(rows)},
+                hours={f"{s.hours:g}": s.mean_ratio for s in apart},
+                intervals={f"{s.hours:g}": s.ratio_interval for s in apart},
                 summary=pooled,
             )
         )
@@ -321,13 +346,14 @@ def parts() -> dict[Path, dict[str, str]]:
     beds = {
         bed: f"{bed_table([line for line in lines if line['bed'] == bed])}\n\n*{_made(result, bed)}*" for bed in BEDS
     }
+    made = f"*{_made(result, ALL_TABLES)}*"
     auto = {
-        "goals": f"{goals_table(lines)}\n\n*{_made(result, ALL_TABLES)}*",
-        "rivals": rivals_table(lines),
+        "goals": f"{goals_table(lines)}\n\n{made}",
         "parts": ablations_table(result["changes"]),
         "regret": "\n\n".join(f"![{goal}](images/regret-{goal}.svg)" for goal in result["curves"]),
     }
-    return {PAGE: {"losses": losses_table(lines), **beds}, AUTO_PAGE: auto, **own}
+    page = {"strategies": f"{rivals_table(lines)}\n\n{made}"}
+    return {PAGE: page, NOTES: {"losses": losses_table(lines), **beds}, AUTO_PAGE: auto, **own}
 
 
 OWN = ("heterbo", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", "random")
@@ -497,7 +523,8 @@ def _made(result: Mapping[str, Any], bed: str) -> str:
 
 def _codes(lines: Sequence[Line], bed: str) -> str:
     """The commits of a bed's lines."""
-    return ", ".join(sorted({line["code"] for line in lines if line["bed"] == bed})) or "none yet"
+    of = [line for line in lines if line["bed"] == bed]
+    return origin(_named(of, "code"), _named(of, "verified")) or "none yet"
 
 
 def _ratio(s: Mapping[str, Any]) -> str:
@@ -515,8 +542,8 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2, help="processes; -1 is one a core")
     parser.add_argument("--seeds", type=int, default=10, help="at most so many")
     parser.add_argument("--strategies", help="only these, separated by semicolons")
+    parser.add_argument("--work", default=",".join(Work), help="only these kinds of work")
     parser.add_argument("--minutes", type=float, help="start nothing more after so long")
-    parser.add_argument("--mixed", action="store_true", help="also count rows that other commits made")
     parser.add_argument("--pages", action="store_true", help="only write the tables of docs/, from the record")
     arguments = parser.parse_args()
     if not arguments.pages:
@@ -526,10 +553,10 @@ def main() -> None:
         entrants = [
             replace(each, seeds=min(each.seeds, arguments.seeds))
             for each in ENTRANTS
-            if names is None or each.strategy in names
+            if (names is None or each.strategy in names) and each.work.value in arguments.work.split(",")
         ]
         beds = arguments.beds.split(",")
-        record(arguments.tables, beds, entrants, jobs=arguments.jobs, mixed=arguments.mixed, minutes=arguments.minutes)
+        record(arguments.tables, beds, entrants, jobs=arguments.jobs, minutes=arguments.minutes)
     for path, text in pictures().items():
         path.write_text(text, encoding="utf-8")
     pages.write(parts())

@@ -37,7 +37,7 @@ from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Measurement
 
 RESULT = pages.ROOT / "benchmarks" / "results" / "serve-real.json"
-PAGE = pages.ROOT / "docs" / "serve.md"
+PAGE = pages.ROOT / "benchmarks" / "notes" / "serve.md"
 SLO = "100ms"
 TRIALS = 6
 CONFIRM_SECONDS, CONFIRM_ROUNDS = 10.0, 3

@@ -176,6 +176,14 @@ class Listed:
         return "the list is at its end"
 
 
+class OneFirst(Listed):
+    """The first of the list, and the others only beside a training: under a budget, it waits for what comes before."""
+
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
+        found = super().suggest(problem, history, remaining, count)
+        return found if not history.tried or remaining.training is not None else ()
+
+
 def make_run(problem: Problem, cloud: Cloud, text: str, *, run_id: str, seed: int = 0, parallel: int = 1) -> SearchRun:
     """A run before its first step."""
     return Run(

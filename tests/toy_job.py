@@ -177,6 +177,11 @@ class Toy:
         part.write_text(str(value))
         part.replace(self.folder / "control" / what)
 
+    def hurry(self) -> None:
+        """From the next step on, 5,000 samples/s: for the rest of a job that is long enough for a slow machine."""
+        for nodes, speed in self.speeds.items():
+            self.tell(f"slow-{nodes}", speed / 5000)
+
     def untell(self, what: str) -> None:
         """Remove the fault."""
         (self.folder / "control" / what).unlink(missing_ok=True)

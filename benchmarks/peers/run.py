@@ -3,11 +3,11 @@
     benchmarks/peers/setup optuna
     .venvs/peers-optuna/bin/python benchmarks/peers/run.py optuna TABLES --seeds 5
 
-Runs the held-out workloads of scout, multicloud and trimtuner at 6 h under every goal, and writes the rows to
-benchmarks/results/peers-NAME.json as they come; rows that are there are not run again, so a recording that was stopped
-continues when the command is given again (--fresh begins anew). A peer is a strategy whose next trial its library
-suggests (benchmarks/peers/peer.py says what is the same for all); it has no part in what is authorised, charged or
-chosen.
+Runs the held-out workloads of scout, multicloud and trimtuner at 6 h under every goal, and writes the rows of all whole
+seeds to benchmarks/results/peers-NAME.json. A recording that was stopped continues when the command is given again;
+rows of an older commit are kept where a random sample is the same (benchmarks/row_file.py). A peer is a strategy whose
+next trial its library suggests (benchmarks/peers/peer.py says what is the same for all); it has no part in what is
+authorised, charged or chosen.
 """
 
 import os
@@ -19,7 +19,7 @@ import argparse
 import json
 import sys
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib import import_module
@@ -31,6 +31,8 @@ FOLDER = Path(__file__).resolve().parent
 sys.path.insert(0, str(FOLDER.parent))
 
 import pages  # noqa: E402
+from row_file import FOLDER as ROWS  # noqa: E402
+from row_file import Made, Row, RowFile, codes, core_minutes, verifiers  # noqa: E402
 
 from mlcd.bench.case import GoalKind, TrainRow, is_unseen, row, search_with  # noqa: E402
 from mlcd.bench.protocol import TrainProtocol, Work  # noqa: E402
@@ -72,29 +74,53 @@ def one_run(
     return row(truth, record, kind=goal, protocol=protocol, optimum=optimum)
 
 
-def key(row: TrainRow) -> tuple[str, str, float, int, str, str]:
-    """What a row is of."""
-    return (row.workload, row.goal, row.hours, row.seed, row.work, row.strategy)
+def rows_of(name: str, workload: ReplayWorkload, goal: GoalKind, protocol: TrainProtocol, *numbers: int) -> list[Row]:
+    """One run as a task of a RowFile; `numbers` are the steps and the seed."""
+    steps, seed = numbers
+    made = one_run(peer_class(name), workload, goal, protocol, steps=steps, seed=seed)
+    return [] if made is None else [asdict(made)]
 
 
-def all_rows(
-    arguments: argparse.Namespace, done: Collection[tuple[str, str, float, int, str, str]]
-) -> Iterator[TrainRow]:
-    """Every row that is not done."""
-    peer = peer_class(arguments.peer)
-    found = workloads(arguments.tables, arguments.unseen, arguments.beds.split(","))
+def record(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Run what is missing, one seed after the other."""
     work = Work(arguments.work)
     protocol = TrainProtocol(hours=arguments.hours, work=work, restart_seconds=work.default_restart_seconds)
-    for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds):
-        for goal in arguments.goals.split(","):
-            for steps in arguments.steps.split(","):
-                for workload in found:
-                    text = f"{peer.name}:steps={steps}"
-                    if (workload.name, goal, arguments.hours, seed, work.value, text) in done:
-                        continue
-                    made = one_run(peer, workload, GoalKind(goal), protocol, steps=int(steps), seed=seed)
-                    if made is not None:
-                        yield made
+    tasks = {
+        f"{bed}/{workload.name}/{goal}/{arguments.hours:g}/{work}/{steps}/{seed}": (
+            *(arguments.peer, workload, GoalKind(goal), protocol),
+            *(int(steps), seed),
+        )
+        for seed in range(arguments.first_seed, arguments.first_seed + arguments.seeds)
+        for goal in arguments.goals.split(",")
+        for steps in arguments.steps.split(",")
+        for bed in arguments.beds.split(",")
+        for workload in workloads(arguments.tables, arguments.unseen, [bed])
+    }
+    rows = arguments.to.with_suffix(".jsonl") if arguments.to else ROWS / f"peers-{arguments.peer}.jsonl"
+    file = RowFile(path=rows, code=pages.sources(), group=lambda n: n.split("/")[0])
+    made = file.complete(rows_of, tasks, jobs=1, minutes=arguments.minutes)
+    lacking = {name.split("/")[-1] for name in tasks if name not in made}
+    whole = {name: each for name, each in made.items() if name.split("/")[-1] not in lacking}
+    return content(arguments, whole)
+
+
+def content(arguments: argparse.Namespace, made: Mapping[str, Made]) -> dict[str, Any]:
+    """What the record says: settings, versions, summary and every row."""
+    package = peer_class(arguments.peer).package
+    rows = [TrainRow(**row) for each in made.values() for row in each.rows]
+    options = ("goals", "steps", "hours", "work", "unseen", "beds")
+    return {
+        "date": datetime.now(UTC).date().isoformat(),
+        "version": __version__,
+        "code": codes(made),
+        "verified": verifiers(made),
+        "package": f"{package} {version(package)}",
+        "settings": {name: getattr(arguments, name) for name in options},
+        "seeds": sorted({row.seed for row in rows}),
+        "core_minutes": core_minutes(made),
+        "summary": [asdict(s) for s in summarise(rows)],
+        "rows": [asdict(r) for r in rows],
+    }
 
 
 def main() -> None:
@@ -106,24 +132,24 @@ def main() -> None:
     parser.add_argument("--hours", type=float, default=6.0)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--fresh", action="store_true", help="drop the rows that the record has")
+    parser.add_argument("--minutes", type=float, help="start nothing more after so long")
     parser.add_argument("--work", choices=["thrown", "kept"], default="thrown")
     parser.add_argument("--unseen", choices=["all", "only", "no"], default="only")
     parser.add_argument("--beds", default=",".join(BEDS))
-    parser.add_argument("--to", type=Path, help="the record; benchmarks/results/peers-NAME.json unless given")
+    parser.add_argument("--to", type=Path, help="another record than benchmarks/results/peers-NAME.json")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
-    to = arguments.to or FOLDER.parent / "results" / f"peers-{arguments.peer}.json"
-    rows: list[TrainRow] = []
-    if to.exists() and not arguments.fresh:
-        rows = [TrainRow(**known) for known in json.loads(to.read_text(encoding="utf-8"))["rows"]]
-    for made in all_rows(arguments, {key(known) for known in rows}):
-        rows.append(made)
-        write(to, arguments, rows)
-    for s in summarise(rows):
-        interval = f"{s.ratio_interval[0]:.2f} to {s.ratio_interval[1]:.2f}"
-        counts = f"{s.violations} violated, {s.unfinished} unfinished of {s.runs}, {s.mean_trials:.1f} trials"
-        print(f"{s.strategy:20} {s.goal:9} {s.mean_ratio:.3f} ({interval}); {counts}")
+    found = record(arguments)
+    if not found["seeds"]:
+        raise SystemExit("not one seed is whole: give it more minutes; what was run is kept")
+    to = arguments.to or RESULTS / f"peers-{arguments.peer}.json"
+    to.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    if arguments.to is None:
+        pages.write(parts())
+    for s in found["summary"]:
+        interval = f"{s['ratio_interval'][0]:.2f} to {s['ratio_interval'][1]:.2f}"
+        counts = f"{s['violations']} violated, {s['unfinished']} unfinished of {s['runs']}"
+        print(f"{s['strategy']:20} {s['goal']:9} {s['mean_ratio']:.3f} ({interval}); {counts}")
 
 
 # ---- page
@@ -153,7 +179,7 @@ def table(records: Mapping[str, Mapping[str, Any]], ours: Sequence[Mapping[str, 
             if (line["bed"], line["unseen"], line["work"], line["parallel"]) == ("tables", True, "thrown", 1)
             and line["summary"]["strategy"] == name
         }
-        cells = [f"{known[goal]['hours']['6']:.2f}" if goal in known else "-" for goal in goals]
+        cells = [_six_hours(known[goal]) if goal in known else "-" for goal in goals]
         seeds = max((line["seeds"] for line in known.values()), default=0)
         lines.append(f"| `{name}` | {seeds} | {' | '.join(cells)} | see above | see above |")
     for record in records.values():
@@ -171,22 +197,13 @@ def table(records: Mapping[str, Mapping[str, Any]], ours: Sequence[Mapping[str, 
     return "\n".join(lines)
 
 
-def write(to: Path, arguments: argparse.Namespace, rows: list[TrainRow]) -> None:
-    """The record so far: settings, versions, summary and every row."""
-    package = peer_class(arguments.peer).package
-    options = ("goals", "steps", "hours", "work", "unseen", "beds")
-    record = {
-        "date": datetime.now(UTC).date().isoformat(),
-        "version": __version__,
-        "code": pages.sources(),
-        "package": f"{package} {version(package)}",
-        "settings": {name: getattr(arguments, name) for name in options},
-        "seeds": sorted({row.seed for row in rows}),
-        "summary": [asdict(s) for s in summarise(rows)],
-        "rows": [asdict(r) for r in rows],
-    }
-    to.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+def _six_hours(line: Mapping[str, Any]) -> str:
+    """The mean ratio of 6-hour jobs, with its interval where the record has it."""
+    low, high = line.get("intervals", {}).get("6", (None, None))
+    return f"{line['hours']['6']:.2f}" + ("" if low is None else f" ({low:.2f} to {high:.2f})")
 
 
 if __name__ == "__main__":
+    if os.environ.get("PYTHONHASHSEED") != "0":  # SMAC suggests by the order of hashes: the same seed, the same run
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**os.environ, "PYTHONHASHSEED": "0"})
     main()

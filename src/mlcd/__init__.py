@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mlcd.api import Result, ServeResult, ServerlessResult, load, resume, runs, serve, serverless, train
     from mlcd.asktell import Search
     from mlcd.goal import Goal
-    from mlcd.training.steps import checkpoint, learning_rate, score, share_of_batch, steps
+    from mlcd.training.steps import checkpoint, epochs, learning_rate, score, share_of_batch, steps
     from mlcd.units import Usd
 
 __all__ = [
@@ -30,6 +30,7 @@ __all__ = [
     "Usd",
     "__version__",
     "checkpoint",
+    "epochs",
     "learning_rate",
     "load",
     "resume",
@@ -46,7 +47,7 @@ _MODULES = {
     "mlcd.api": ("Result", "ServeResult", "ServerlessResult", "load", "resume", "runs", "serve", "serverless", "train"),
     "mlcd.asktell": ("Search",),
     "mlcd.goal": ("Goal",),
-    "mlcd.training.steps": ("checkpoint", "learning_rate", "score", "share_of_batch", "steps"),
+    "mlcd.training.steps": ("checkpoint", "epochs", "learning_rate", "score", "share_of_batch", "steps"),
     "mlcd.units": ("Usd",),
 }
 

@@ -21,6 +21,10 @@ from mlcd.trial.epoch import LEAST_SHARE, Epoch, FailedEpoch, Fleet, RemainingEp
 from mlcd.units import Usd, format_seconds
 
 _ROUNDING_MARGIN = 1e-9
+MORE_PARTS = 20
+"""Parts of epochs that a run may have beyond `max_epochs`: small ones at the beginning, and a few that fell short of the
+target at the end (the opening ones of `mpc` are at most 7). So `max_epochs` also limits how many times functions are
+started."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +51,9 @@ class EpochLedger:
 
     @property
     def epochs_left(self) -> float:
-        """How many more epochs may be run; 0 if less than the smallest part remains."""
+        """How many more epochs may be run; 0 if less than the smallest part remains, or after too many parts."""
+        if len(self.epochs) >= self.problem.max_epochs + MORE_PARTS:
+            return 0.0
         remaining = self.problem.max_epochs - self.passes
         return remaining if remaining >= LEAST_SHARE else 0.0
 

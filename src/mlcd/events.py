@@ -9,6 +9,7 @@ from mlcd.run.run import Run
 from mlcd.run.step import Step
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
+from mlcd.trial.watched import Watch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +38,17 @@ class StepEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchEnded:
-    """No more trials: why, and what was chosen (None when nothing fits)."""
+    """No more trials: why, and what was chosen (None when nothing fits).
+
+    is_done  whether the trials did all of the work: the choice is what the last of them took
+    watch    how the training is watched, if its upper bound does not fit the limits
+    """
 
     stopped: str
     choice: Plan | None
     money: Money
+    is_done: bool = False
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

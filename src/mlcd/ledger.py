@@ -7,6 +7,10 @@ limits hold at every instant, whatever the outcomes of the trials.
 Beside a training, the reserve is what that training may still take. Its money and a trial's add up; their times do not,
 since they run at the same time. A training in stretches on the same nodes takes no longer than in one piece: each
 stretch is authorised what the one before it left of its upper bound.
+
+A training whose upper bound does not fit may start if it is watched (mlcd.trial.watched). It is authorised at most what
+remains, and only if that covers the look and, after it, the fallback at its upper bound. So at every instant, what is
+open and the fallback fit the limits.
 """
 
 from dataclasses import dataclass, replace
@@ -18,8 +22,8 @@ from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History
-from mlcd.trial.watched import watched, within
-from mlcd.units import MOST_USD, ZERO, Usd, format_seconds
+from mlcd.trial.watched import Watch, may_be_watched
+from mlcd.units import HOUR, MOST_USD, ZERO, Usd, format_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,15 +92,16 @@ class Ledger:
         reserve = self.incumbent()
         if bare.usd is not None:
             free = bare.usd - (reserve.worst_usd if reserve else ZERO)
-            allowed &= problem.worst_trial_micros <= free.micros
+            own = problem.verification_micros if reserve is None else 0  # the first one is for nothing without it
+            allowed &= problem.worst_trial_micros + own <= free.micros
         deadline = problem.goal.deadline_seconds
         if deadline is not None:
             running = max((a.seconds for a in self.open), default=0.0)
             until = deadline - self.elapsed_seconds
             if self.training is not None:
                 running = max(running, self.training.worst_seconds)
-            elif reserve is not None:
-                until -= reserve.worst_seconds
+            else:
+                until -= reserve.worst_seconds if reserve is not None else problem.verify_seconds or 0.0
             allowed &= np.maximum(problem.worst_trial_seconds, running) <= until
         return replace(bare, allowed=allowed, training=self.training, seconds_per_usd=self.seconds_per_usd)
 
@@ -117,20 +122,25 @@ class Ledger:
         """Whether the plan fits what remains, with nothing reserved: its upper bound if guarded."""
         return self._bare_left().fits(plan)
 
-    def authorise_run(self, plan: Plan) -> Authorisation | Refusal:
+    def authorise_run(self, plan: Plan, watch: Watch | None = None) -> Authorisation | Refusal:
         """Authorisation for the training or verification, or a refusal. If guarded, its upper bound is the limit.
 
-        A training that is watched (mlcd.trial.watched) may take what remains.
+        With `watch`, the limit is what remains, and that must cover the look and the fallback.
         """
         bare = self._bare_left()
-        if not bare.fits(plan):
-            others = watched(self.problem, self.history, bare)
-            if self.training is not None or all(each.plan.config != plan.config for each in others):
-                return Refusal(choice=plan.config, reason="its upper bound exceeds the remaining budget or time")
-            plan = within(plan, bare)
-        if self.spent + self.committed + plan.worst_usd > MOST_USD:
+        usd, seconds = plan.worst_usd, plan.worst_seconds
+        if watch is not None:
+            if self.open or not (may_be_watched(self.problem, bare) and watch.is_covered(bare)):
+                return Refusal(choice=plan.config, reason="what remains does not cover the look and the fallback")
+            if bare.usd is not None:
+                usd = min(usd, bare.usd)
+                seconds = min(seconds, usd.dollars / self.problem.price(plan.config).dollars * HOUR)
+            seconds = seconds if bare.seconds is None else min(seconds, bare.seconds)
+        elif not bare.fits(plan):
+            return Refusal(choice=plan.config, reason="its upper bound exceeds the remaining budget or time")
+        if self.spent + self.committed + usd > MOST_USD:
             return Refusal(choice=plan.config, reason=f"with it the run might spend more than {MOST_USD}")
-        return Authorisation(choice=plan.config, attempt=1, usd=plan.worst_usd, seconds=plan.worst_seconds)
+        return Authorisation(choice=plan.config, attempt=1, usd=usd, seconds=seconds)
 
     def _bare_left(self) -> Remaining:
         everything = np.ones(len(self.problem.space), dtype=bool)
@@ -142,10 +152,11 @@ class Ledger:
     def _reason(self, index: int) -> str:
         usd, seconds = Usd(int(self.problem.worst_trial_micros[index])), float(self.problem.worst_trial_seconds[index])
         reserve = self.incumbent()
-        parts = [f"a trial may take {usd} and {format_seconds(seconds)}"]
+        parts = [f"a {self.problem.trial_noun} may take {usd} and {format_seconds(seconds)}"]
         if reserve is not None:
+            use = "train on" if self.problem.verify_seconds is None else "verify"
             parts.append(
-                f"{reserve.worst_usd} and {format_seconds(reserve.worst_seconds)} are kept to train on {reserve.config}"
+                f"{reserve.worst_usd} and {format_seconds(reserve.worst_seconds)} are kept to {use} {reserve.config}"
             )
         if self.usd_left is not None:
             parts.append(f"{self.usd_left} left")

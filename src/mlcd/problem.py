@@ -18,6 +18,8 @@ Floats = NDArray[np.float64]
 MOST_SLOWDOWN = 10.0
 UNBOOKABLE_MICROS = MOST_USD.micros + 1
 """Of a trial that may never start, with or without a budget."""
+LEAST_DONE_SHARE = 0.9
+"""A job that exits successfully with less of its work done than this did not do what its file says."""
 LEAST_WORK_SHARE = 1e-6
 """The share of the work that still counts as remaining when trials have done all of it."""
 
@@ -142,8 +144,8 @@ class Problem:
     beside        whether the training starts on the first deployment that fits, and further trials run beside it; their
                   work is lost, that of trials without a training beside them is kept (mlcd.run.kept_work)
     restart_seconds  expected time to move a training to other nodes: save, release, start, load
-    watched       whether the training may start where it is expected to fit but not certain to, with a way back. No
-                  job does so yet: on real nodes the proof that it is quick enough comes too late
+    watched       whether the training may start where it is expected to fit but not certain to, with a fallback
+                  (mlcd.trial.watched); the strategy says so
     work_known    False until the first trial has reported work_samples; until then work_samples is a placeholder
     work_error    standard error of log work_samples, if work_samples is an estimate of when a target will be met
     batching      how samples count, if the global batch is chosen too (the knob `batch`)
@@ -299,3 +301,14 @@ class Problem:
         """(N,) the exact upper bound of a trial's cost, in micro-dollars; UNBOOKABLE_MICROS for all beyond MOST_USD."""
         exact = (p.for_seconds(s).micros for p, s in zip(self.usd_per_hour, self.worst_trial_seconds, strict=True))
         return np.array([min(micros, UNBOOKABLE_MICROS) for micros in exact], dtype=np.int64)
+
+    @cached_property
+    def verification_micros(self) -> NDArray[np.int64]:
+        """(N,) the exact upper bound of a verification's cost, as `worst_trial_micros`; 0 for a training."""
+        exact = (price.for_seconds(self.verify_seconds or 0.0).micros for price in self.usd_per_hour)
+        return np.array([min(micros, UNBOOKABLE_MICROS) for micros in exact], dtype=np.int64)
+
+    @property
+    def trial_noun(self) -> str:
+        """What users call a trial of this problem."""
+        return "trial" if self.verify_seconds is None else "load test"

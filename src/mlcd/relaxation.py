@@ -1,8 +1,9 @@
 """If nothing fits: the smallest change of a limit that would have helped."""
 
 from mlcd.ledger import Ledger
-from mlcd.problem import UNBOOKABLE_MICROS
+from mlcd.problem import UNBOOKABLE_MICROS, Problem
 from mlcd.run.verdict import Relaxation
+from mlcd.space import Config
 from mlcd.trial.plan import Plan, plans
 from mlcd.units import MOST_SECONDS, MOST_USD, Usd, format_seconds
 
@@ -53,24 +54,36 @@ def _relaxation(plan: Plan, *, budget: Usd | None = None, seconds: float | None 
 
 def _for_a_first_trial(ledger: Ledger) -> tuple[Relaxation, ...]:
     problem = ledger.problem
-    cheapest = int(problem.worst_trial_micros.argmin())
+    micros = problem.worst_trial_micros + problem.verification_micros
+    cheapest = int(micros.argmin())
     config = problem.space.configs[cheapest]
-    usd, seconds = Usd(int(problem.worst_trial_micros[cheapest])), float(problem.worst_trial_seconds[cheapest])
+    usd = Usd(int(micros[cheapest]))
+    seconds = float(problem.worst_trial_seconds[cheapest]) + (problem.verify_seconds or 0.0)
     if usd.micros >= UNBOOKABLE_MICROS:
-        text = f"one trial of {config} alone may cost more than {MOST_USD}: check search.trial and num_nodes"
+        fields = "search.trial and num_nodes" if problem.verify_seconds is None else "search.trial and load.verify"
+        text = f"one {problem.trial_noun} of {config} alone may cost more than {MOST_USD}: check {fields}"
         return (Relaxation(text=text),)
     goal = problem.goal
     short_of_money = goal.budget is not None and goal.budget < usd
     short_of_time = goal.deadline_seconds is not None and goal.deadline_seconds < seconds
     if not (short_of_money or short_of_time):
         return ()
+    step = 10_000 if usd.micros >= 1_000_000 else 100
+    usd, seconds = Usd(-(-usd.micros // step) * step), float(-(-seconds // 1))  # so that what is printed suffices
     words = " and ".join(
         [*([str(usd)] if short_of_money else []), *([format_seconds(seconds)] if short_of_time else [])]
     )
     return (
         Relaxation(
-            text=f"one trial of {config} alone may need {words}; the training comes on top",
+            text=_first_trial_text(problem, config, words),
             budget=usd if short_of_money else None,
             deadline_seconds=seconds if short_of_time else None,
         ),
     )
+
+
+def _first_trial_text(problem: Problem, config: Config, needed: str) -> str:
+    if problem.verify_seconds is None:
+        return f"one trial of {config} alone may need {needed}; the training comes on top"
+    verified = " and its verification" if problem.verify_seconds else ""
+    return f"one load test of {config}{verified} may need {needed}"

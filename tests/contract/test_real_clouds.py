@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
 from mlcd.clouds.slurm import Slurm
 from mlcd.space import Config
 from mlcd.testing import RealCloudContract
+from mlcd.testing.real_clouds import COUNT_STEPS
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 
@@ -40,6 +41,16 @@ class TestLocal(RealCloudContract):
     def engine(self, tmp_path: Path) -> NodeEngine:
         # Two nodes even on a machine with one CPU: they share it.
         return Local(tmp_path / "home", cpus=usable_cpus()[:1] * 2)
+
+    @pytest.mark.parametrize(
+        ("samples", "outputs"), [(50, ("model.json", "not-there")), (1000, ("model.json",))], ids=["output", "work"]
+    )
+    def test_a_trial_that_lacks_an_output_or_half_of_the_work_is_not_finished(
+        self, make: Callable[..., JobCloud], samples: int, outputs: tuple[str, ...]
+    ) -> None:
+        script = COUNT_STEPS.replace('int(float(os.environ["MLCD_SAMPLES"]))', "50")
+        assert script != COUNT_STEPS
+        assert not self.finishes(make(script, samples=samples, outputs=outputs))
 
 
 class Patient(MiniCloud):

@@ -43,7 +43,18 @@ def run(*words: str) -> str:
 
 @pytest.mark.usefixtures("measured")
 def test_the_summary_is_as_documented() -> None:
-    words = ["--strategies", "falcon,random", "--trials", "6,1", "--slo", "3,10", "--seeds", "2", "-o", "json"]
+    words = [
+        "--strategies",
+        "falcon,random",
+        "--trials",
+        "6,1",
+        "--slo",
+        "p99=3ms,p99=0.01s",
+        "--seeds",
+        "2",
+        "-o",
+        "json",
+    ]
     found = json.loads(run(*words))
     assert [tuple(sorted(line)) for line in found["summary"]] == [tuple(sorted(FIELDS))] * 8
     assert [line["trials"] for line in found["summary"]] == [1, 6] * 4
@@ -71,7 +82,8 @@ def test_the_table_says_what_was_compared() -> None:
     ("words", "message"),
     [
         (["--sim", "--tables", "x"], "give only one of --tables DIR, --sim and --cpu"),
-        (["--slo", "fast"], "--slo: must be numbers separated by commas"),
+        (["--slo", "fast"], "--slo: must be numbers separated by commas, such as p99=20ms,p99=50ms or 20,50"),
+        (["--slo", "p50=20ms"], "--slo: must be numbers separated by commas"),
         (["--slo", "0"], "--slo: must be positive"),
         (["--trials", "1.5"], "--trials: must be numbers separated by commas"),
         (["--strategies", ","], "--strategies: name at least one"),

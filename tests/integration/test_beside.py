@@ -52,18 +52,23 @@ def check_books(record: SearchRun, toy: Toy) -> None:
 
 
 def run_with_progress_beside_the_trial(toy: Toy, file: Path) -> Started:
-    """A run to its end; the trial on two nodes makes no step before the training beside it has made some."""
+    """A run to its end; the trial on two nodes makes no step before the training beside it has made some.
+
+    Once it is decided where the training ends, it is quicker: there is enough of it for a slow trial.
+    """
     toy.tell("wait-2")
     with toy.mlcd("train", file) as run:
         toy.until(run, lambda: any(map(toy.has_progressed, toy.leases()[1:])))
         toy.untell("wait-2")
+        toy.until(run, lambda: toy.count("finals_started") == 2)
+        toy.hurry()
         assert run.wait() == 0, run.said
     return run
 
 
 def test_a_training_that_stays_keeps_its_nodes_from_round_to_round(tmp_path: Path) -> None:
     toy = toy_with(tmp_path, {1: 1000.0, 2: 900.0, 3: 800.0})
-    run = run_with_progress_beside_the_trial(toy, job(toy, samples=20_000))
+    run = run_with_progress_beside_the_trial(toy, job(toy, samples=40_000))
     record = toy.record()
     assert record.status is Status.DONE
     first, last = trainings(record)
@@ -77,8 +82,8 @@ def test_a_training_that_stays_keeps_its_nodes_from_round_to_round(tmp_path: Pat
     (whole,) = record.attempts
     assert whole.seconds == pytest.approx(first.final.seconds + last.final.seconds)
     assert whole.usd == first.price.for_seconds(whole.seconds)
-    assert kept < first.final.reached_samples < 20_000
-    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 400}
+    assert kept < first.final.reached_samples < 40_000
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 800}
     # The deadline is used once: search and training took less than their sum.
     assert record.total_seconds < record.search_seconds + whole.seconds
     check_books(record, toy)
@@ -87,14 +92,14 @@ def test_a_training_that_stays_keeps_its_nodes_from_round_to_round(tmp_path: Pat
 
 def test_a_training_moves_through_its_checkpoint_where_a_trial_shows_that_it_pays(tmp_path: Path) -> None:
     toy = toy_with(tmp_path, {1: 400.0, 2: 1500.0})
-    run_with_progress_beside_the_trial(toy, job(toy))
+    run_with_progress_beside_the_trial(toy, job(toy, samples=24_000))
     record = toy.record()
     moved, last = record.attempts
     assert (moved.ending, moved.config.nodes) == (Ending.MOVED, 1)
     assert (last.ending, last.config.nodes) == (Ending.DONE, 2)
     assert moved.reached_samples > 0
     assert bases(toy)[-1] == moved.reached_samples
-    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 240}
+    assert json.loads((Path(record.outputs) / "model.json").read_text()) == {"steps": 480}
     check_books(record, toy)
 
 

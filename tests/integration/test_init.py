@@ -115,7 +115,7 @@ def test_an_own_script_is_found_shown_and_edited(mlcd: Mlcd, folder: Path) -> No
     assert "train.py trains with pytorch" in mlcd("init", "look.yaml")
     said = mlcd("init", "-t", "pytorch")
     assert "train.py:10" in said
-    assert "+    for a, b in mlcd.steps(loader):" in said
+    assert "+    for a, b in mlcd.steps(loader, batch_size=16):" in said
     assert (folder / "train.py").read_text() == PLAIN
     spec = read_train("job.yaml")
     assert (spec.run, spec.job.samples, spec.job.epochs, spec.job.batch) == ("python train.py", 1000, 3, 16)
@@ -123,12 +123,23 @@ def test_an_own_script_is_found_shown_and_edited(mlcd: Mlcd, folder: Path) -> No
     assert spec.outputs == ("model.pt",)
     assert "CHANGE THIS" not in (folder / "job.yaml").read_text()
 
-    made = mlcd.json("init", "-t", "pytorch", "--edit", "--force")
+    mine = (folder / "job.yaml").read_text().replace("2 USD", "7 USD")
+    (folder / "job.yaml").write_text(mine)
+    made = mlcd.json("init", "-t", "pytorch", "--edit")
+    assert made["file_is_kept"] is True
+    assert (folder / "job.yaml").read_text() == mine
     assert made["script"]["edited"] is True
     assert made["script"]["line"] == 10
     assert (folder / "train.py.orig").read_text() == PLAIN
-    assert "mlcd.steps(loader)" in (folder / "train.py").read_text()
+    assert "mlcd.steps(loader, batch_size=16)" in (folder / "train.py").read_text()
     assert "It reports to mlcd already" in mlcd("init", "-t", "pytorch", "--force")
+
+
+def test_an_edit_alone_leaves_the_job_file_and_says_so(mlcd: Mlcd, folder: Path) -> None:
+    (folder / "train.py").write_text(PLAIN)
+    mlcd("init", "-t", "pytorch")
+    assert "job.yaml stays as it is" in mlcd("init", "-t", "pytorch", "--edit")
+    mlcd("init", "-t", "pytorch", code=2)
 
 
 def test_a_script_alone_names_its_template(mlcd: Mlcd, folder: Path) -> None:
@@ -144,8 +155,8 @@ def test_a_script_alone_names_its_template(mlcd: Mlcd, folder: Path) -> None:
 def test_without_a_script_the_template_says_what_to_change(mlcd: Mlcd, folder: Path) -> None:
     said = mlcd("init", "-t", "pytorch")
     assert "No script with a training loop was found" in said
-    assert "job.samples" in said
-    assert (folder / "job.yaml").read_text().count("CHANGE THIS") == 2
+    assert "CHANGE THIS in job.yaml: job.samples (of one epoch), job.epochs, job.batch" in said
+    assert (folder / "job.yaml").read_text().count("CHANGE THIS") == 3
 
 
 def test_a_library_that_is_missing_is_named(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

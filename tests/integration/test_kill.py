@@ -150,7 +150,7 @@ def test_killed_at_random_instants(kills: int, undisturbed: tuple[SearchRun, flo
 
 TRAIN = """\
 name: killed
-resources: {infra: sim/aws}
+resources: {infra: sim/aws, instance_type: [c5.xlarge, c5.4xlarge, p2.xlarge, p3.2xlarge]}
 job: {model: resnet152, samples: 50000, epochs: 8}
 goal: {minimize: time, budget: 150 USD}
 search: {strategy: heterbo, parallel: PARALLEL}
@@ -282,7 +282,11 @@ def test_ctrl_c_ends_cleanly_and_resumes(undisturbed: tuple[SearchRun, float], t
     assert process.pid is not None
     os.kill(process.pid, signal.SIGINT)
     assert finish(process) == 130
-    assert (tmp_path / f"error-{process.pid}").read_text().startswith("Interrupted: interrupted; nothing paid for")
+    assert (
+        (tmp_path / f"error-{process.pid}")
+        .read_text()
+        .startswith("Interrupted: interrupted; every step that has ended is kept")
+    )
     assert whole(tmp_path).status is Status.INTERRUPTED
     assert 0 < len(ended_rows(tmp_path)) < len(record.trials)
     assert finish(launch(tmp_path, record.parallel)) == 0

@@ -81,6 +81,47 @@ def test_the_newest_run_is_the_default(mlcd: Mlcd, tmp_path: Path) -> None:
     assert "simulated: it has no logs" in mlcd("logs", code=2)
 
 
+def test_a_jobs_name_means_its_newest_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "job.yaml").write_text(JOB.format(name="twice", goal="{minimize: cost}"))
+    made = []
+    for options in ((), ("--search-only",), ()):
+        assert run(["train", "job.yaml", "-o", "json", *options]) in (0, 7)
+        made.append(json.loads(capsys.readouterr().out)["run_id"])
+    for command, wanted in (("show", made[2]), ("resume", made[1])):
+        assert run([command, "twice", "-o", "json"]) == 0
+        out, err = capsys.readouterr()
+        assert json.loads(out)["run_id"] == wanted
+        assert f"twice has 3 runs; this is the newest{' that has not ended' * (command == 'resume')}, {wanted}" in err
+    assert run(["resume", "twice", "-o", "json"]) == 0  # all have ended: the newest is shown again
+    assert json.loads(capsys.readouterr().out)["run_id"] == made[2]
+    assert run(["report", "twice", "--out", "r.html"]) == 0
+    assert made[2] in (tmp_path / "r.html").read_text()
+    capsys.readouterr()
+    assert run(["show", made[0], "-o", "json"]) == 0
+    assert "runs;" not in capsys.readouterr().err
+
+
+def test_marks_of_guessed_values_are_repeated(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+    text = JOB.format(name="marked", goal="{minimize: cost}").replace(
+        "num_nodes: 1..4", "num_nodes: 1..4  # CHANGE THIS"
+    )
+    (tmp_path / "job.yaml").write_text(text)
+    assert run(["train", "job.yaml", "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "job.yaml:3: num_nodes is still marked CHANGE THIS: a guess" in said
+    assert "if it trains 1 h the search takes" in said
+    assert run(["train", "job.yaml"]) == 0
+    assert "Note: job.yaml:3: num_nodes is still marked CHANGE THIS" in capsys.readouterr().err
+
+
 def test_an_empty_home_has_no_newest_run(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -147,6 +147,7 @@ def serverless(
     observer: Observer | None = None,
     track: str | Sequence[str] = (),
     yes: bool = False,
+    fresh: bool = False,
 ) -> ServerlessResult:
     """Train on functions, choosing their number and memory before every epoch; the same as `mlcd serverless`.
 
@@ -158,6 +159,7 @@ def serverless(
     observer   called with each mlcd.events.Event as it happens
     track      trackers that are told of the run: "mlflow", "wandb", or both in a list
     yes        permission to spend real money; clouds that charge need it
+    fresh      True ignores earlier runs of the same training, which `mpc` learns from
 
     on, budget, deadline, strategy, sync, functions and memory override the job's own.
 
@@ -175,7 +177,9 @@ def serverless(
         memory=memory,
     )
     check_seed(seed)
-    prepared = kind_of(Kind.SERVERLESS).prepare(spec, seed=seed, folder=_home(home), strategy=_object(strategy))
+    prepared = kind_of(Kind.SERVERLESS).prepare(
+        spec, seed=seed, folder=_home(home), strategy=_object(strategy), fresh=check_flag("fresh", fresh)
+    )
     return ServerlessResult(_begun(prepared, home, progress, observer, track, yes=yes))
 
 

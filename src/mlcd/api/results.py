@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from mlcd.errors import BadInput, nearest
+from mlcd.extras import require
 from mlcd.findings import shown
 from mlcd.home import write_text
 from mlcd.jobs.arguments import check_path
@@ -71,12 +72,11 @@ class _Shown:
     def to_frame(self) -> "pd.DataFrame":
         """A row per trial (per epoch on functions), a column per field of the JSON result. Needs pandas.
 
-        Raises BadInput if pandas is not installed.
+        Raises MissingExtra, with the command that installs it, if pandas is not installed.
         """
-        try:
-            import pandas as pd  # noqa: PLC0415 - an optional dependency, imported where it is used
-        except ImportError as error:
-            raise BadInput("to_frame: pandas is not installed; pip install pandas") from error
+        require("frame", "to_frame()")
+        import pandas as pd  # noqa: PLC0415 - an optional dependency, imported where it is used
+
         rows = cast(list[Mapping[str, object]], self._kind.json(self.record)[self.rows_key])
         return pd.json_normalize(cast(Any, rows))
 

@@ -20,6 +20,7 @@ from mlcd.asktell.state import FORMAT, State, read, write
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.training import TrainingDecider
 from mlcd.errors import BadInput, nearest
+from mlcd.extras import require
 from mlcd.jobs.given import GoalLike, Job, check_seed, job_spec
 from mlcd.problem import Problem
 from mlcd.run.authorisation import Authorisation
@@ -424,12 +425,11 @@ class Search(Generic[B]):
     def to_frame(self) -> "pd.DataFrame":
         """A row per trial, open ones included: its knobs, what was told, why it was asked. Needs pandas.
 
-        Raises BadInput if pandas is not installed.
+        Raises MissingExtra, with the command that installs it, if pandas is not installed.
         """
-        try:
-            import pandas as pd  # noqa: PLC0415 - an optional dependency, imported where it is used
-        except ImportError as error:
-            raise BadInput("to_frame: pandas is not installed; pip install pandas") from error
+        require("frame", "to_frame()")
+        import pandas as pd  # noqa: PLC0415 - an optional dependency, imported where it is used
+
         return pd.DataFrame(rows_of(self._run, self._objective, counts_money=self._counts_money))
 
     def __repr__(self) -> str:

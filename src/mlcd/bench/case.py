@@ -18,7 +18,7 @@ from mlcd.run.attempt import Ending
 from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.search.registry import strategy
-from mlcd.search.strategy import Elastic, Strategy
+from mlcd.search.strategy import Elastic, Strategy, is_watched
 from mlcd.trial.outcome import Status
 from mlcd.units import HOUR, Usd
 
@@ -142,6 +142,7 @@ def search_with(
     chosen: Strategy, problem: Problem, cloud: Cloud, *, name: str, seed: int = 0, parallel: int = 1
 ) -> SearchRun:
     """The same with an existing strategy object; `name` is its name in the run's header."""
+    problem = replace(problem, watched=is_watched(chosen))
     return Engine(
         run=new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy=name, seed=seed, parallel=parallel),
         decider=SearchDecider(strategy=chosen, aftermath=TrainingDecider(), parallel=parallel),
@@ -155,7 +156,9 @@ def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, protocol: TrainPro
     """The benchmark's row for a run."""
     goal, final = run.problem.goal, run.final
     stopped = final is not None and final.ending is Ending.STOPPED  # before the budget was exceeded
-    finished = final is not None and run.status in (Status.DONE, Status.OVERRAN) and not stopped
+    is_done = final is not None or run.finished_trial is not None
+    finished = is_done and run.status in (Status.DONE, Status.OVERRAN) and not stopped
+    trained = (final.seconds, final.usd.dollars) if final is not None else (0.0, 0.0)
     over = "unfinished" if stopped else "violated"
     status = {Status.DONE: "done", Status.OVERRAN: over}.get(run.status, "unfinished")
     total = goal.value(run.total_seconds, run.total_usd.dollars) if finished else None
@@ -170,8 +173,8 @@ def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, protocol: TrainPro
         trials=len(run.trials),
         probe_seconds=run.search_seconds,
         probe_usd=run.search_usd.dollars,
-        train_seconds=final.seconds if final and finished else None,
-        train_usd=final.usd.dollars if final and finished else None,
+        train_seconds=trained[0] if finished else None,
+        train_usd=trained[1] if finished else None,
         total_seconds=run.total_seconds if finished else None,
         total_usd=run.total_usd.dollars if finished else None,
         limit_seconds=goal.deadline_seconds,

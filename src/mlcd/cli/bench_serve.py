@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
     "--trials", default="1,3,6,15,30", metavar="N,N", help="Evaluate the choice after these numbers of trials."
 )
 @click.option(
-    "--slo", metavar="MS,MS", help="Latency limits in milliseconds.  [default: 10,30,100; with --cpu 20,50,100]"
+    "--slo",
+    metavar="p99=TIME,...",
+    help="Latency limits, as for `mlcd serve`, or numbers of milliseconds.  [default: 10,30,100; with --cpu 20,50,100]",
 )
 @click.option("--seeds", type=click.IntRange(1, 100_000), default=5, help="Searches for each model and limit.")
 @click.option("--first-seed", type=click.IntRange(0, 2**31), default=0, help="First seed.")
@@ -76,7 +79,7 @@ def serve(  # noqa: PLR0917 - click passes options by name
     comparison = ServeComparison(
         strategies=_texts(strategies),
         trials=tuple(sorted({int(count) for count in _numbers("--trials", trials, whole=True)})),
-        slo_ms=None if slo is None else _numbers("--slo", slo),
+        slo_ms=None if slo is None else _latencies_ms(slo),
         seeds=seeds,
         first_seed=first_seed,
         noise=noise,
@@ -112,11 +115,21 @@ def _texts(text: str) -> tuple[str, ...]:
     return found
 
 
-def _numbers(option: str, text: str, *, whole: bool = False) -> tuple[float, ...]:
+def _latencies_ms(text: str) -> tuple[float, ...]:
+    """`p99=20ms,p99=0.1s` or `20,100` as milliseconds; tables have no other percentile."""
+    parts = [_LIMIT.fullmatch(part.strip()) for part in text.split(",")]
+    plain = [part and f"{float(part['number']) * (1000 if part['unit'] == 's' else 1):g}" for part in parts]
+    return _numbers("--slo", ",".join(part or text for part in plain), form="p99=20ms,p99=50ms or 20,50")
+
+
+_LIMIT = re.compile(r"(?:p99=)?(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<unit>ms|s|)")
+
+
+def _numbers(option: str, text: str, *, whole: bool = False, form: str = "10,30") -> tuple[float, ...]:
     try:
         found = tuple(float(int(part)) if whole else float(part) for part in text.split(","))
     except (ValueError, OverflowError) as error:
-        raise BadInput(f"{option}: must be numbers separated by commas, such as 10,30 (got {text!r})") from error
+        raise BadInput(f"{option}: must be numbers separated by commas, such as {form} (got {text!r})") from error
     if not all(0 < number < 1e6 for number in found):
         raise BadInput(f"{option}: must be positive (got {text!r})")
     return found

@@ -35,7 +35,7 @@ def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, 
     asks before it ends it. With RUN, only what belongs to that run is ended, and mlcd asks only if the run is active.
     What may belong to a run and cannot be proved to is listed and left alone; the exit code is 1 then.
     """
-    from mlcd.jobs.down import end_all, leftovers, run_named, sweep, unproved
+    from mlcd.jobs.down import end_all, leftovers, run_named, sweep, unproved, was_used
     from mlcd.store.store import home
 
     folder = Path(home())
@@ -60,7 +60,8 @@ def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, 
         nothing = NOTHING_RUNS if run_id is None else f"Nothing of {run_id} is running."
         _print(found, listed, state="found" if dry_run else "ended", nothing=nothing)
         for cloud, reason in unreachable:
-            print_text(f"Not searched: {cloud}: {reason}", err=True)
+            if was_used(folder, cloud):
+                print_text(f"Not searched: {cloud}: {reason}", err=True)
     if failed:
         raise ProviderError("; ".join(str(error) for _, error in failed))
     if listed and not dry_run:

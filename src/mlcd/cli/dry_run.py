@@ -1,4 +1,4 @@
-"""The output of `mlcd train --dry-run`: the problem, what a trial may cost, what would be tried first."""
+"""The first decision of a run that has not started, and the output of `mlcd train --dry-run`."""
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
@@ -12,6 +12,7 @@ from mlcd.jobs.expected import JOBS, Expected, expected
 from mlcd.jobs.prepared import Prepared
 from mlcd.problem import Problem
 from mlcd.report.text import Item, Line, Rows, Style
+from mlcd.run.kind import Kind
 from mlcd.run.step import Request
 from mlcd.run.verdict import Relaxation
 from mlcd.trial.outcome import Status
@@ -19,7 +20,7 @@ from mlcd.units import Usd, format_seconds
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FirstLook:
+class FirstLook:
     """The first decision for a run that has not started.
 
     allowed      configurations whose first trial fits the limits
@@ -35,7 +36,7 @@ class _FirstLook:
 
 def print_dry_run(prepared: Prepared[Problem], output: str) -> int:
     """Print the dry run; spend and write nothing. Returns the exit code: that of an infeasible run if no trial fits."""
-    look = _first_look(prepared)
+    look = first_look(prepared)
     if output == "json":
         print_json(_json(prepared, look))
     else:
@@ -43,14 +44,15 @@ def print_dry_run(prepared: Prepared[Problem], output: str) -> int:
     return 0 if look.allowed else Status.INFEASIBLE.exit_code
 
 
-def _first_look(prepared: Prepared[Problem]) -> _FirstLook:
+def first_look(prepared: Prepared[Problem]) -> FirstLook:
+    """What a run would decide first. Spends nothing."""
     run = prepared.new_run()
     decision = prepared.decider.next(run, 0.0)
     allowed = len(prepared.problem.space)
     if isinstance(prepared.decider, SearchDecider):
         allowed = prepared.decider.startable(run, 0.0)
-    return _FirstLook(
-        expected=expected(prepared) if allowed else (),
+    return FirstLook(
+        expected=expected(prepared) if allowed and prepared.kind is Kind.TRAIN else (),
         requests=decision.requests if isinstance(decision, Start) else (),
         allowed=allowed,
         relaxations=decision.verdict.relaxations if isinstance(decision, Conclude) else (),
@@ -81,7 +83,7 @@ def _age(prepared: Prepared[Problem]) -> str:
     return f" ({age_text((datetime.now(UTC).date() - day).days)})"
 
 
-def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
+def _items(prepared: Prepared[Problem], look: FirstLook) -> list[Item]:
     problem = prepared.problem
     goal = problem.goal
     low, high, worst_low, worst_high = _prices(problem)
@@ -104,9 +106,7 @@ def _items(prepared: Prepared[Problem], look: _FirstLook) -> list[Item]:
         ["within the limits", f"a first trial of {look.allowed:,} of them"],
     ]
     if look.expected:
-        facts.append(
-            ["expected, by length", f"of the best run, {JOBS} made-up jobs of each; yours is not measured yet"]
-        )
+        facts.append(["what it may take", f"your job is not measured yet: from {JOBS} made-up jobs of each length"])
         facts += [_expected_row(each) for each in look.expected]
     items: list[Item] = [Line("Dry run: nothing is spent and nothing is written.", Style.HEADING)]
     items += [Rows(rows=facts, align="<<", indent=2, has_heads=False), Line()]
@@ -138,20 +138,20 @@ def _work(problem: Problem) -> str:
 
 
 def _expected_row(each: Expected) -> list[str]:
-    head = f"  {format_seconds(each.run_seconds)}"
+    head = f"  if it trains {format_seconds(each.run_seconds)}"
     if not each.finished:
         return [head, "nothing would fit the limits"]
-    few = "" if each.finished == each.jobs else f"; {each.finished} of {each.jobs} fit the limits"
-    search = f"search {_range(each.search_usd)}, {_range(each.search_seconds)}"
-    return [head, f"{search}; with the run {_range(each.total_usd)}, {_range(each.total_seconds)}{few}"]
+    few = "" if each.finished == each.jobs else f" ({each.finished} of {each.jobs} jobs fit the limits)"
+    search = f"the search takes {_range(each.search_seconds)} and costs {_range(each.search_usd)}"
+    return [head, f"{search}; with the training {_range(each.total_seconds)} and {_range(each.total_usd)}{few}"]
 
 
 def _range(ends: tuple[Usd, Usd] | tuple[float, float]) -> str:
     low, high = (str(end) if isinstance(end, Usd) else format_seconds(end) for end in ends)
-    return low if low == high else f"{low} .. {high}"
+    return low if low == high else f"{low} to {high}"
 
 
-def _json(prepared: Prepared[Problem], look: _FirstLook) -> dict[str, object]:
+def _json(prepared: Prepared[Problem], look: FirstLook) -> dict[str, object]:
     problem = prepared.problem
     low, high, worst_low, worst_high = _prices(problem)
     return {

@@ -1,4 +1,6 @@
+import os
 import re
+import shlex
 import sys
 from dataclasses import replace
 from importlib.util import find_spec
@@ -11,10 +13,12 @@ from mlcd.cli.complete import complete_templates
 from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, output_option, print_json, print_text, table, writable, write_file
 from mlcd.errors import BadInput, nearest
+from mlcd.untrusted import printable
 
 if TYPE_CHECKING:
     from mlcd.scripts import TrainingScript
 
+DIFF_CHARACTERS = 100_000
 OF_SCRIPTS = ("pytorch", "huggingface", "lightning", "tensorflow", "aws", "slurm", "kubernetes")
 """Templates of jobs that run a script of the user."""
 
@@ -65,7 +69,8 @@ def init(
         _list(output)
         return
     kind = _checked(kind, script=script, edit=edit)
-    if writable(file).exists() and not force:
+    kept = edit and not force and writable(file).exists()
+    if writable(file).exists() and not force and not kept:
         raise BadInput(f"{file} already exists: give --force to overwrite it, or another name")
     others: tuple[TrainingScript, ...] = ()
     found: TrainingScript | None = None
@@ -74,15 +79,17 @@ def init(
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")
     name = None if stem in ("", "job") else stem[:80]
     values = _values(found, file.absolute().parent) if kind in OF_SCRIPTS else _model(kind, file.absolute().parent)
-    write_file(file, template(name, kind, **values))
-    if found is not None and edit and found.edits:
-        write_file(found.path.with_name(f"{found.path.name}.orig"), found.source)
+    original = _copy_of(found) if found is not None and edit and found.edits else None
+    if not kept:
+        write_file(file, template(name, kind, **values))
+    if found is not None and original is not None:
+        write_file(original, found.source)
         write_file(found.path, found.edited)
     command = f"mlcd {TEMPLATES[kind].command} {file}"
     if output == "json":
-        print_json(_json(file, kind, command, found, edited=edit))
+        print_json(_json(file, kind, command, found, edited=edit, kept=kept))
     else:
-        _print(file, kind, command, found, others, edited=edit)
+        _print(file, kind, command, found, others, edited=edit, kept=kept)
 
 
 def _checked(kind: str | None, *, script: Path | None, edit: bool) -> str:
@@ -127,7 +134,7 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
     if script is None:
         return {}
     path = script.path.absolute()
-    found = {"SCRIPT": str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path)}
+    found = {"SCRIPT": _word(str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path))}
     for name, value in (("BATCH", script.batch), ("EPOCHS", script.epochs), ("SAMPLES", script.samples)):
         if value is not None:
             found[name] = str(value)
@@ -138,6 +145,21 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
     if script.outputs:
         found["OUTPUTS"] = f"[{', '.join(_quoted(name) for name in script.outputs)}]"
     return found
+
+
+def _copy_of(script: "TrainingScript") -> Path:
+    """Where the old script is kept. Raises BadInput where something is there, which may be a link to elsewhere."""
+    path = script.path.with_name(f"{script.path.name}.orig")
+    if os.path.lexists(path):
+        raise BadInput(f"{_shown(path)} already exists: --edit keeps the old script there; move it away")
+    return path
+
+
+def _word(path: str) -> str:
+    """A path as a word of the command in `run`. Raises BadInput for one that a line of a job file cannot hold."""
+    if not path.isprintable() or " #" in path or ": " in path:
+        raise BadInput(f"--script: {path!r} cannot be written in a job file: rename it")
+    return shlex.quote(f"./{path}" if path.startswith("-") else path)
 
 
 def _quoted(name: str) -> str:
@@ -172,6 +194,7 @@ def _print(
     others: "tuple[TrainingScript, ...]",
     *,
     edited: bool,
+    kept: bool,
 ) -> None:
     from mlcd.scripts import find_scripts
 
@@ -188,16 +211,17 @@ def _print(
             lines.append("For your own script: mlcd init --list")
         print_text(*lines)
         return
-    lines.append(f"Wrote {file}.")
+    lines.append(f"{file} stays as it is (--force writes it anew)." if kept else f"Wrote {file}.")
     if kind in OF_SCRIPTS and script is None:
         lines.append(_no_script(kind, others))
     if script is not None:
         lines += _about(script, others, edited=edited)
     print_text(*lines)
     if script is not None and script.edits and not edited:
-        click.echo("\n" + replace(script, path=Path(_shown(script.path))).diff().rstrip("\n") + "\n")
-        print_text(f"To make these changes: mlcd init -t {kind} --edit --force, or your editor.")
-    print_text(*_next_steps(file, kind, command, script))
+        diff = replace(script, path=Path(_shown(script.path))).diff().rstrip("\n")
+        click.echo(f"\n{printable(diff, most_characters=DIFF_CHARACTERS)}\n")
+        print_text(f"To make these changes: mlcd init -t {kind} --edit, or your editor.")
+    print_text(*_next_steps(file, kind, command, script, kept=kept))
 
 
 def _no_script(kind: str, others: "tuple[TrainingScript, ...]") -> str:
@@ -247,12 +271,14 @@ def _lacks(kind: str) -> list[str]:
     return [f"{here}: install it there, or name the Python that has it in `run`, with its full path."]
 
 
-def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | None") -> list[str]:
+def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | None", *, kept: bool) -> list[str]:
     steps = []
     unknown = ["job.samples (of one epoch)"] if script is None or script.samples is None else []
     unknown += ["job.epochs"] if script is None or script.epochs is None else []
-    if kind in OF_SCRIPTS and kind not in ("huggingface", "lightning") and unknown:
-        steps.append(f"Check {' and '.join(unknown)} in {file}: the script does not say it plainly.")
+    unknown = [] if kind in ("huggingface", "lightning") else unknown  # their Trainer tells how much there is
+    unknown += ["job.batch"] if script is None or script.batch is None else []
+    if kind in OF_SCRIPTS and not kept and unknown:
+        steps.append(f"CHANGE THIS in {file}: {', '.join(unknown)}; the script does not say it plainly.")
     if kind == "slurm":
         steps.append(f"Write your partitions and their prices into {file}.")
     if kind == "serve":
@@ -267,8 +293,10 @@ def _shown(path: Path) -> str:
     return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
-def _json(file: Path, kind: str, command: str, script: "TrainingScript | None", *, edited: bool) -> dict[str, object]:
-    made: dict[str, object] = {"file": str(file), "template": kind, "command": command}
+def _json(
+    file: Path, kind: str, command: str, script: "TrainingScript | None", *, edited: bool, kept: bool
+) -> dict[str, object]:
+    made: dict[str, object] = {"file": str(file), "file_is_kept": kept, "template": kind, "command": command}
     if script is not None:
         made["script"] = {
             "file": _shown(script.path),

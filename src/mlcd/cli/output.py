@@ -200,6 +200,8 @@ def writable(path: Path) -> Path:
         raise BadInput(f"{path} is a folder, not a file")
     if path.is_fifo() or path.is_socket():
         raise BadInput(f"{path} is a pipe or a socket, not a file")
+    if path.is_symlink() and not path.exists():
+        raise BadInput(f"{path} is a link that leads nowhere: remove it, or give another name")
     if not path.absolute().parent.is_dir():
         raise BadInput(f"{path} cannot be written: there is no folder {path.absolute().parent}")
     return path

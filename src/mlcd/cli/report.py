@@ -24,8 +24,8 @@ from mlcd.cli.run_argument import named_or_latest, run_argument
 def report(run: str | None, out: Path | None, picture: str | None, output: str) -> None:
     """Write a run as one HTML file, with pictures.
 
-    The file is self-contained and can be sent to anyone. RUN is a name from `mlcd runs`, or a unique prefix of one;
-    by default the newest run.
+    The file is self-contained and can be sent to anyone. RUN is a name from `mlcd runs`, a unique prefix of one, or a
+    job's name for its newest run; by default the newest run.
     """
     from mlcd.kinds import kind_of
     from mlcd.store.store import Store, home

@@ -6,7 +6,7 @@ import click
 from mlcd.cli.env_option import env_option
 from mlcd.cli.examples import examples
 from mlcd.cli.output import ask_to_spend, output_option, print_run, print_text, progress, track_option
-from mlcd.cli.run_argument import run_argument
+from mlcd.cli.run_argument import named_or_latest, run_argument
 
 if TYPE_CHECKING:
     from mlcd.run.run import Run
@@ -27,15 +27,16 @@ def resume(ctx: click.Context, run: str | None, envs: dict[str, str], track: tup
     Finished trials are not run or paid again; the limits count from the first start. A finished run is shown again with
     its exit code. Values of environment variables are kept until the run has ended; --env gives them anew.
 
-    RUN is a name from `mlcd runs`, or a unique prefix of one; by default the newest run that has not ended.
+    RUN is a name from `mlcd runs`, a unique prefix of one, or a job's name for its newest run; by default the newest
+    run that has not ended.
     """
-    if run is None:
-        from mlcd.store.store import Store, home
+    from mlcd.store.store import Store, home
 
-        with Store(home(), reading=True) as store:
-            run = store.latest(unfinished=True)
-        print_text(f"Continuing {run}", err=True)
-    found = continued(run, envs, track=track)
+    with Store(home(), reading=True) as store:
+        name = named_or_latest(store, run, unfinished=True)
+    if run is None:
+        print_text(f"Continuing {name}", err=True)
+    found = continued(name, envs, track=track)
     print_run(found, output)
     ctx.exit(found.status.exit_code)
 

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from mlcd.clouds.serving.deploy import Deployed
     from mlcd.jobs.serve import PreparedServing
     from mlcd.run.run import SearchRun
+    from mlcd.space import Space
     from mlcd.spec.serve import ServeSpec
 
 _KINDS = ("compose", "kubernetes", "triton")
@@ -109,8 +111,7 @@ def serve(
             raise BadInput(f"--write: {folder} is a file, not a folder")
     prepared = prepare(spec, seed=seed, folder=home())
     if dry_run:
-        _print_dry_run(prepared, output)
-        ctx.exit(0)
+        ctx.exit(_print_dry_run(prepared, output))
     for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
         print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared, track) as observer:
@@ -182,7 +183,14 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
         )
 
 
-def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
+def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
+    """Print what would be tried. Returns the exit code: that of an infeasible run if no load test fits the limits."""
+    from mlcd.cli.dry_run import first_look
+    from mlcd.report.serving import goal_words
+    from mlcd.trial.outcome import Status
+
+    look = first_look(prepared)
+    code = 0 if look.allowed else Status.INFEASIBLE.exit_code
     problem, verify_seconds = prepared.problem, prepared.test.verify_seconds
     policy = problem.trial
     seconds = policy.seconds * min(problem.max_trials, len(problem.space)) + verify_seconds
@@ -191,7 +199,10 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
             {
                 "kind": str(prepared.kind),
                 "name": prepared.name,
+                "goal": goal_words(problem.goal),
                 "configurations": len(problem.space),
+                "configurations_within_limits": look.allowed,
+                "ways_out": [way.text for way in look.relaxations],
                 "trials": problem.max_trials,
                 "strategy": prepared.strategy,
                 "scenario": str(prepared.test.scenario),
@@ -199,11 +210,12 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
                 "notes": list(prepared.notes),
             }
         )
-        return
-    print_text(f"{prepared.name}: {problem.goal}")
+        return code
+    print_text(f"{prepared.name}: {goal_words(problem.goal)}")
     print_text(
         f"{len(problem.space):,} configurations: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
+        + _excluded_text(problem.space)
     )
     print_text(
         f"At most {problem.max_trials} load tests of {policy.seconds:g} s by {prepared.strategy}, then a"
@@ -211,6 +223,18 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> None:
     )
     for note in prepared.notes:
         print_text(f"Note: {note}")
+    if look.allowed < len(problem.space):
+        print_text(f"Within the limits: a first load test of {look.allowed:,} of them.")
+    if not look.allowed:
+        print_text("Nothing fits these limits: " + "; ".join(way.text for way in look.relaxations))
+    return code
+
+
+def _excluded_text(space: "Space") -> str:
+    """That there are fewer configurations than combinations of these values; "" if there are not."""
+    every = math.prod(len(knob.values) for knob in space.knobs)
+    left_out = every - len(space)
+    return f"; {left_out:,} of these {every:,} combinations are excluded" if left_out else ""
 
 
 def _values(values: tuple[object, ...]) -> str:

@@ -10,6 +10,7 @@ from mlcd.cli.output import (
     ask_to_spend,
     output_option,
     print_run,
+    print_text,
     progress,
     seed_option,
     svg_name,
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
 @click.option("--memory", metavar="MB,...", help="Allowed memory sizes, such as 512,1769.")
 @seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be trained; start nothing.")
+@click.option("--fresh", is_flag=True, help="Ignore earlier runs of the same training, which mpc learns from.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option("--picture", metavar="FILE.svg", type=FilePath(), help="Draw fleets and loss to this file.")
 @track_option
@@ -62,6 +64,7 @@ def serverless(
     job: str,
     seed: int,
     dry_run: bool,
+    fresh: bool,
     yes: bool,
     picture: Path | None,
     track: tuple[str, ...],
@@ -79,15 +82,18 @@ def serverless(
     from mlcd.kinds import kind_of
     from mlcd.spec.functions import read_serverless, with_function_flags
     from mlcd.store.store import Store, home
+    from mlcd.trial.outcome import Status
 
     spec = with_function_flags(read_serverless(job), flags)
     if picture is not None:
         svg_name(writable(picture), "--picture")
-    prepared = prepare(spec, seed=seed)
+    prepared = prepare(spec, seed=seed, fresh=fresh)
     if dry_run:
-        ctx.exit(0 if _print_dry_run(prepared, output) else 3)
+        ctx.exit(0 if _print_dry_run(prepared, output) else Status.INFEASIBLE.exit_code)
     if not yes:
         ask_to_spend(prepared)
+    for note in prepared.notes:
+        print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared, track) as observer:
         run = begin(prepared, store=store, observer=observer)
     print_run(run, output)
@@ -100,13 +106,14 @@ def serverless(
 def _print_dry_run(prepared: "Prepared[FunctionProblem]", output: str) -> bool:
     from dataclasses import asdict
 
-    from mlcd.cli.output import print_json, print_text
-    from mlcd.deciders.decision import Start
+    from mlcd.cli.output import print_json
+    from mlcd.deciders.decision import End, Start
     from mlcd.report.wording import plural
 
     problem = prepared.problem
     decision = prepared.decider.next(prepared.new_run(), 0.0)
     first = decision.requests[0].authorisation.fleet if isinstance(decision, Start) else None
+    ended = decision.verdict if isinstance(decision, End) else None
     model = prepared.functions.model if prepared.functions else ""
     if output == "json":
         print_json(
@@ -120,6 +127,9 @@ def _print_dry_run(prepared: "Prepared[FunctionProblem]", output: str) -> bool:
                 "target_loss": problem.target_loss,
                 "prices": problem.prices.name,
                 "first_fleet": None if first is None else asdict(first),
+                "stopped": ended.stopped if ended else "",
+                "ways_out": [way.text for way in ended.relaxations] if ended else [],
+                "notes": list(prepared.notes),
             }
         )
         return first is not None
@@ -128,4 +138,9 @@ def _print_dry_run(prepared: "Prepared[FunctionProblem]", output: str) -> bool:
     print_text(f"  {plural(*counts)} of functions, {plural(*sizes)} of memory to choose from")
     print_text(f"  first: {'none fits the limits' if first is None else first}")
     print_text(f"  prices: {problem.prices.name}, {problem.prices.date.isoformat()}")
+    for note in prepared.notes:
+        print_text(f"Note: {note}")
+    if ended is not None:
+        print_text(f"Nothing fits: {ended.stopped}.")
+        print_text(*(f"Nearest way out: {way.text}" for way in ended.relaxations))
     return first is not None

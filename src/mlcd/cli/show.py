@@ -11,7 +11,8 @@ from mlcd.cli.run_argument import named_or_latest, run_argument
 def show(run: str | None, output: str) -> None:
     """Show a run's verdict, receipt and plot again.
 
-    RUN is a name from `mlcd runs`, or a unique prefix of one; by default the newest run.
+    RUN is a name from `mlcd runs`, a unique prefix of one, or a job's name for its newest run; by default the newest
+    run.
     """
     from mlcd.store.store import Store, home
 

@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,13 +100,13 @@ def train(
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.train import prepare
     from mlcd.spec import read_train, with_overrides
+    from mlcd.spec.document import read_text
+    from mlcd.spec.template import marked
     from mlcd.store.store import Store, home
 
     if picture is not None:
         svg_name(writable(picture), "--picture")
     if not os.path.exists(job) and not _is_run(job):  # noqa: PTH110 - False where the name is too long
-        from mlcd.spec.document import read_text
-
         read_text(job, missing="there is no such file or run; `mlcd runs` lists the runs")
     if _is_run(job):
         _refuse_changes(ctx)
@@ -116,6 +117,8 @@ def train(
         read_train(job), on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel, envs=envs
     )
     prepared = prepare(spec, seed=seed, reuse=reuse)
+    marks = [f"{job}:{line}: {name} is still marked CHANGE THIS: a guess" for line, name in marked(read_text(job))]
+    prepared = replace(prepared, notes=(*marks, *prepared.notes))
     if dry_run:
         from mlcd.cli.dry_run import print_dry_run
 

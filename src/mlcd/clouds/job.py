@@ -24,6 +24,7 @@ from mlcd.home import private_folder, write_private
 from mlcd.home.envs import forget_in_lease
 from mlcd.platforms.agent import Job
 from mlcd.platforms.placement import PORTS
+from mlcd.problem import LEAST_DONE_SHARE
 from mlcd.space import Config
 from mlcd.spec.batches import LearningRate, TargetSpec
 from mlcd.spec.real import ProgressRule
@@ -159,6 +160,8 @@ class JobLease:
         self._source: ReportSource | None = None
         self._ended_by_itself = False
         self._missing_outputs: tuple[str, ...] = ()
+        self._is_finished = False
+        self._samples = 0.0
         self._began = self._began_at = 0.0
 
     # ---- start and end of the lease
@@ -282,7 +285,7 @@ class JobLease:
             if reading.samples is None:
                 continue
             at = min(max(reading.seconds - self._began_at, 0.0), self.elapsed_seconds)
-            samples = max(reading.samples - self.base_samples, samples)
+            samples = self._samples = max(reading.samples - self.base_samples, samples)
             earlier = found[-2] if len(found) > 1 else last
             if found and earlier.seconds <= at < earlier.seconds + POINT_SECONDS:
                 found.pop()
@@ -305,6 +308,7 @@ class JobLease:
         """
         if self.nodes is None:
             raise RuntimeError("the lease is over")
+        self._ended_by_itself = self._ended_by_itself or self._has_succeeded()
         if self._continues and not self._exit_or_broken(0):
             with contextlib.suppress(OSError):  # the disk is full: do not ask, then
                 self.nodes.ask_to_stop()
@@ -329,6 +333,7 @@ class JobLease:
             node_metrics=metrics,
             missing_outputs=self._missing_outputs,
             kept_folder=str(self.folder / "workdir") if self._missing_outputs else "",
+            is_finished=self._is_finished,
         )
 
     # ---- inside
@@ -418,6 +423,13 @@ class JobLease:
         except (OSError, Malformed):
             return True
 
+    def _has_succeeded(self) -> bool:
+        """Whether node 0 has ended by now, successfully."""
+        try:
+            return any(rank == 0 and end.code == 0 for rank, end in self._exits().items())
+        except (OSError, Malformed):
+            return False
+
     def _exits(self) -> dict[int, NodeExit]:
         """How nodes ended, by rank. Raises Malformed, OSError."""
         found = {}
@@ -451,8 +463,32 @@ class JobLease:
                 except Malformed as problem:
                     self.space.warn(f"{problem}; the output {name} is not taken")
             self._keep_for_missing_outputs()
+        elif self._ended_by_itself and not problems:
+            self._take_finished_work()
         self._report_warnings()
         return problems
+
+    def _take_finished_work(self) -> None:
+        """Fetch the outputs of a trial whose job did all of the work, if it left them all."""
+        workdir, total = self.folder / "workdir", self.job.samples or self.total_samples
+        is_done = self.job.target is not None or total is None or self._furthest >= LEAST_DONE_SHARE * total
+        if not is_done or not all(os.path.lexists(workdir / name) for name in self.job.outputs):
+            return
+        try:
+            with self.space.adopting:  # of parallel trials that finish, one is taken whole
+                for name in self.job.outputs:
+                    self._fetch_output(name)
+        except Malformed as problem:
+            self.space.warn(f"{problem}; the outputs of this trial are not taken")
+            for name in self.job.outputs:
+                delete_tree(self.space.outputs / name, below=self.cloud.home)
+        else:
+            self._is_finished = True
+
+    @property
+    def _furthest(self) -> float:
+        """Samples of the training that the job has done by its own count."""
+        return self.base_samples + self._samples
 
     def _node_metrics(self, nodes: Nodes) -> NodeMetrics | None:
         """What the cloud's monitoring reported; None where there is nothing. What cannot be read is a warning."""

@@ -57,6 +57,7 @@ class Settled:
     node_metrics     what the cloud's own monitoring measured on the nodes; None where it has nothing
     missing_outputs  outputs of the job file that a training which ended by itself did not leave
     kept_folder      where the node's files are kept because of that
+    is_finished      whether the job of a trial did all of the work by itself and left its outputs, which are fetched
     """
 
     seconds: float
@@ -66,6 +67,7 @@ class Settled:
     node_metrics: NodeMetrics | None = None
     missing_outputs: tuple[str, ...] = ()
     kept_folder: str = ""
+    is_finished: bool = False
 
 
 class LeaseFailed(Exception):

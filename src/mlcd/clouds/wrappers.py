@@ -230,7 +230,9 @@ class _ResumedLease(_WrappedLease):
         if at.seconds > max(self.most_seconds, before.seconds):
             share = max(self.most_seconds - before.seconds, 0.0) / (at.seconds - before.seconds)
             samples = before.samples + share * (at.samples - before.samples)
-        return replace(self.inner.finish(at), reached_samples=self.cloud.base_samples + samples)
+        is_finished = samples >= self.cloud.work_samples - self.cloud.base_samples
+        reached = max(self.cloud.work_samples if is_finished else 0.0, self.cloud.base_samples + samples)
+        return replace(self.inner.finish(at), reached_samples=reached, is_finished=is_finished)
 
 
 class _FailingLease(_WrappedLease):

@@ -87,6 +87,12 @@ class Account:
             return None
         return next((step for step in self.run.in_flight if step.role is Role.TRAINING), None)
 
+    @property
+    def _is_watched(self) -> bool:
+        """Whether the training that runs beside trials may take what remains, because it is watched."""
+        stretch = self._stretch_in_flight or self.run.open_stretch
+        return stretch is not None and stretch.watch is not None
+
     def _seconds_left(self, step: Step) -> float:
         return max(step.started_seconds + step.authorised_seconds - self.elapsed_seconds, 0.0)
 
@@ -114,7 +120,8 @@ class Account:
         rests = (replace(trial, startup_seconds=startup, seconds=startup) for trial in seen)
         plans = [_later(Plan.of(self.remaining, trial), passed) for trial in rests]
         expected, worst = plans[-1], max(plans, key=lambda plan: plan.worst_seconds)
-        if most_seconds < expected.seconds or most_usd < expected.usd:  # it takes more than it was authorised for
+        is_unbound = stretch.watch is not None  # its authorisation is what remained, not its upper bound
+        if is_unbound or most_seconds < expected.seconds or most_usd < expected.usd:  # or it takes more than that
             return replace(expected, worst_seconds=worst.worst_seconds, worst_usd=worst.worst_usd)
         return replace(
             expected,
@@ -148,6 +155,8 @@ class Account:
         """What is spent, committed, reserved and remaining during the search."""
         ledger = self.ledger
         reserve = ledger.incumbent() if ledger.guarded else None
+        if reserve is not None and self._is_watched:
+            reserve = _at_most(reserve, ledger.usd_left, ledger.seconds_left)
         reserved = reserve.worst_usd if reserve else ZERO
         reserved_seconds = reserve.worst_seconds if reserve else 0.0
         return Money(
@@ -207,6 +216,15 @@ def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:
     if samples_per_second is None or not isinstance(trial, Measurement):
         return trial
     return replace(trial, samples_per_second=samples_per_second)
+
+
+def _at_most(plan: Plan, usd: Usd | None, seconds: float | None) -> Plan:
+    """The plan with upper bounds of at most this."""
+    return replace(
+        plan,
+        worst_usd=plan.worst_usd if usd is None else min(plan.worst_usd, max(usd, ZERO)),
+        worst_seconds=plan.worst_seconds if seconds is None else min(plan.worst_seconds, max(seconds, 0.0)),
+    )
 
 
 def _later(plan: Plan, seconds: float) -> Plan:

@@ -1,18 +1,22 @@
 """A serverless run: before every epoch ask the scheduler, authorise, start; until the target loss is reached."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from mlcd.deciders.decision import Decision, End, Start
 from mlcd.epoch_ledger import EpochLedger
 from mlcd.functions import FunctionProblem
+from mlcd.models.epochs import PRIOR, EpochPrior
+from mlcd.models.loss_trend import epochs_at_best
 from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.run.money import Money
 from mlcd.run.run import EpochRun
 from mlcd.run.step import Request, Role
-from mlcd.run.verdict import PlainInstance, Verdict
+from mlcd.run.verdict import PlainInstance, Relaxation, Verdict
+from mlcd.schedulers.epoch_forecast import EpochForecast, relaxation
 from mlcd.schedulers.scheduler import Scheduler
-from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet
+from mlcd.trial.epoch import LEAST_SHARE, Epoch, FailedEpoch, Fleet
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.units import ZERO, Usd
@@ -35,10 +39,12 @@ class EpochDecider:
     """One epoch after another, each on the functions that the scheduler chooses.
 
     compare  predicts what the same training would take on plain instances, for the verdict
+    prior    what earlier runs showed: for the limits that would have sufficed where nothing fits
     """
 
     scheduler: Scheduler
     compare: Callable[[tuple[Epoch, ...]], Sequence[PlainInstance]] = no_comparison
+    prior: EpochPrior = PRIOR
 
     def next(self, run: EpochRun, elapsed_seconds: float) -> Decision:
         """See Decider."""
@@ -88,6 +94,11 @@ class EpochDecider:
             most = "1 epoch" if problem.max_epochs == 1 else f"{problem.max_epochs} epochs"
             stopped = f"the limit of {most} is reached; the lowest loss was {lowest:.4g}"
             return self._end(run, Status.NOTHING_FITS, stopped)
+        stopped = _out_of_reach(problem, ledger)
+        if stopped:
+            lowest = min(epoch.loss for epoch in epochs)
+            way = Relaxation(text=f"workload.target_loss: {lowest:.4g} was reached")
+            return self._end(run, Status.NOTHING_FITS, stopped, relaxations=(way,))
         failures = _failures_in_a_row(run)
         if failures and failures[-1].hopeless:
             return self._end(run, Status.RUN_FAILED, f"the model cannot be trained: {failures[-1].message}")
@@ -102,20 +113,53 @@ class EpochDecider:
         status = Status.NOTHING_FITS if ledger.epochs or ledger.failed else Status.INFEASIBLE
         if ledger.failed and not ledger.epochs:
             status = Status.ALL_FAILED
-        smallest = self.scheduler.smallest_budget(run.problem, ledger.epochs, ledger.remaining())
+        remaining = ledger.remaining()
+        smallest = self.scheduler.smallest_budget(run.problem, ledger.epochs, remaining)
         budget = run.problem.goal.budget
         told = smallest if smallest is not None and budget is not None and smallest > budget else None
-        return self._end(run, status, stopped, told)
+        forecast = EpochForecast.of(run.problem, ledger.epochs, remaining, self.prior, least_share=LEAST_SHARE)
+        relaxations = forecast.relaxations(run.problem, remaining)
+        if told is not None and all(way.deadline_seconds is None for way in relaxations):
+            relaxations = (relaxation(budget=told.dollars),)
+        return self._end(run, status, stopped, told, relaxations)
 
-    def _end(self, run: EpochRun, status: Status, stopped: str, smallest_budget: Usd | None = None) -> End:
+    def _end(
+        self,
+        run: EpochRun,
+        status: Status,
+        stopped: str,
+        smallest_budget: Usd | None = None,
+        relaxations: tuple[Relaxation, ...] = (),
+    ) -> End:
         epochs = run.epochs
         if run.has_overrun:  # a cloud did not keep what was authorised
             status = Status.OVERRAN
         instances = tuple(self.compare(epochs)) if epochs else ()
         return End(
             status=status,
-            verdict=Verdict(stopped=stopped, smallest_budget=smallest_budget, instances=instances),
+            verdict=Verdict(
+                stopped=stopped, smallest_budget=smallest_budget, relaxations=relaxations, instances=instances
+            ),
         )
+
+
+def _out_of_reach(problem: FunctionProblem, ledger: EpochLedger) -> str:
+    """Why the loss will not reach its target within `max_epochs`; empty while it may."""
+    done, points = 0.0, []
+    for epoch in ledger.epochs:
+        done += epoch.fleet.share
+        points.append((done, epoch.loss))
+    needed = epochs_at_best(points, problem.target_loss, limit=problem.max_epochs)
+    if needed is None or needed <= ledger.epochs_left:
+        return ""
+    lowest, allowed = min(epoch.loss for epoch in ledger.epochs), f"max_epochs allows {ledger.epochs_left:.3g}"
+    if needed == math.inf:
+        return f"the loss of {lowest:.4g} falls no more: {problem.target_loss:.4g} is out of reach"
+    fall = (lowest - problem.target_loss) / needed
+    return (
+        f"the loss of {lowest:.4g} falls by at most {fall:.2g} an epoch now: {problem.target_loss:.4g} would take at"
+        f" least {needed:,.0f} more epochs, and {allowed}"
+    )
 
 
 def epoch_ledger(run: EpochRun, elapsed_seconds: float) -> EpochLedger:

@@ -27,11 +27,14 @@ from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History, Measurement, Suggestion
-from mlcd.trial.watched import best_watched, within
+from mlcd.trial.watched import Place, best_watched
 from mlcd.units import MOST_SECONDS, ZERO, format_seconds
 
 MODEL_TRIALS = 100
 """With more trials than this, the receipt's comparisons do not use the model: an exhaustive search measured enough."""
+
+TRIALS_DID_ALL = "the trials did all of the work"
+"""Why a search ended whose training has nothing left to do."""
 
 
 class Aftermath(Protocol):
@@ -67,6 +70,8 @@ class SearchDecider:
         if run.verdict is None:
             if run.final is not None:
                 return Conclude(verdict=self._verdict(account, "the training ended beside the trials"))
+            if run.finished_trial is not None:
+                return Conclude(verdict=self._verdict(account, TRIALS_DID_ALL))
             requests, stopped = self.round(run, elapsed_seconds, self.parallel)
             return Start(requests=requests) if requests else Conclude(verdict=self._verdict(account, stopped))
         if run.verdict.choice is None:
@@ -90,7 +95,7 @@ class SearchDecider:
         most = 1 if one_by_one else count
         room = min(most, problem.max_trials - len(run.trials) - len(ledger.open))
         if room <= 0:
-            return (), f"the limit of {problem.max_trials} trials is reached"
+            return (), f"the limit of {problem.max_trials} {problem.trial_noun}s is reached"
         if not problem.work_known and ledger.history.measured and problem.target is None:
             raise BadInput(
                 "the job did not report how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
@@ -98,7 +103,7 @@ class SearchDecider:
         if _is_met(problem, ledger.history):
             return (), "the target was met in a trial"
         if run.problem.is_done_by(run.reached_samples):
-            return (), "the trials did all of the work"
+            return (), TRIALS_DID_ALL
         if problem.beside:
             return self._beside(account, room)
         return self._authorised(ledger, *self._wanted(ledger, room))
@@ -108,25 +113,8 @@ class SearchDecider:
 
         Or expected to fit, where the training is watched (mlcd.trial.watched).
         """
-        account = self.accounts.at(run, elapsed_seconds)
-        ledger = account.ledger
-        if run.final is not None:
-            return plan_taken(run.final)
-        if run.attempts:  # the training has begun
-            return account.training or place_beside(account)
-        remaining = ledger.remaining()
-        plan = self.strategy.recommend(ledger.problem, ledger.history, remaining)
-        if not ledger.guarded:
-            return plan
-        better = best_watched(ledger.problem, ledger.history, remaining, plan)
-        if better is not None:
-            return within(better.plan, remaining)
-        if plan is None:
-            return None
-        measured = {trial.config for trial in ledger.history.measured}
-        if plan.config not in measured or isinstance(ledger.authorise_run(plan), Refusal):
-            return None
-        return plan
+        place = self._place(self.accounts.at(run, elapsed_seconds))
+        return None if place is None else place.plan
 
     def startable(self, run: SearchRun, elapsed_seconds: float) -> int:
         """The number of configurations of which a trial may start now."""
@@ -155,9 +143,10 @@ class SearchDecider:
         if restarts or (account.guarded and not is_certain(account, place)):  # nothing else runs until that is settled
             stretch = stretch_at(account, place)
             return ((stretch,), "") if stretch is not None else ((), "the training takes all that is left")
-        beside = replace(account.ledger, training=place, seconds_per_usd=seconds_per_usd(account, place))
+        plan = place.plan
+        beside = replace(account.ledger, training=plan, seconds_per_usd=seconds_per_usd(account, plan))
         requests, stopped = self._authorised(beside, *self._wanted(beside, room))
-        goes_on = requests or seconds_to_better(account, place) is not None or self._has_hope(beside, place)
+        goes_on = requests or seconds_to_better(account, plan) is not None or self._has_hope(beside, plan)
         stretch = stretch_at(account, place) if goes_on else None
         return ((*requests, stretch), "") if stretch is not None else ((), stopped)
 
@@ -206,7 +195,7 @@ class SearchDecider:
             with_open = replace(ledger, open=(*ledger.open, *(request.authorisation for request in requests)))
             answer = with_open.authorise(suggestion.config)
             if isinstance(answer, Refusal):
-                stopped = f"a trial of {answer.choice} was refused: {answer.reason}"
+                stopped = f"a {ledger.problem.trial_noun} of {answer.choice} was refused: {answer.reason}"
                 continue
             price = ledger.problem.price(suggestion.config)
             reason = _reason(ledger.problem, suggestion)
@@ -215,15 +204,38 @@ class SearchDecider:
 
     # ---- the verdict
 
+    def _place(self, account: Account) -> Place | None:
+        """Where the training would run if the search ended now."""
+        run, ledger = account.run, account.ledger
+        if run.final is not None:
+            return Place(plan=plan_taken(run.final))
+        if run.finished_trial is not None:
+            return Place(plan=plan_taken(run.finished_trial))
+        if run.attempts:  # the training has begun
+            return place_beside(account, searches=False)
+        remaining = ledger.remaining()
+        plan = self.strategy.recommend(ledger.problem, ledger.history, remaining)
+        if not ledger.guarded:
+            return None if plan is None else Place(plan=plan)
+        better = best_watched(ledger.problem, ledger.history, remaining, plan)
+        if better is not None or plan is None:
+            return better
+        measured = {trial.config for trial in ledger.history.measured}
+        if plan.config not in measured or isinstance(ledger.authorise_run(plan), Refusal):
+            return None
+        return Place(plan=plan)
+
     def _verdict(self, account: Account, stopped: str) -> Verdict:
         ledger, problem = account.ledger, account.remaining
-        choice = self.choice(account.run, account.elapsed_seconds)
-        if choice is not None and not problem.work_known and problem.goal.is_limited:
-            choice, stopped = None, f"{stopped}; {end_unknown_message(problem)}"
+        place = self._place(account)
+        if place is not None and not problem.work_known and problem.goal.is_limited:
+            place, stopped = None, f"{stopped}; {end_unknown_message(problem)}"
+        choice = None if place is None else place.plan
         return Verdict(
             stopped=stopped,
             search_seconds=account.elapsed_seconds,
             choice=choice,
+            watch=None if place is None else place.watch,
             naive=self._naive_choices(account),
             relaxations=() if choice or not problem.work_known else relaxations(ledger),
         )
@@ -233,7 +245,8 @@ class SearchDecider:
         if not self.naive:
             return ()
         # Without a search, all of the work would be done there; beside trials, a part of it is done by now.
-        problem = account.run.problem if account.remaining.beside else account.remaining
+        is_all = account.remaining.beside or account.run.finished_trial is not None
+        problem = account.run.problem if is_all else account.remaining
         history = account.history
         by_config = {trial.config: trial for trial in history.measured}
         model = speed_model(problem, history) if len(history.measured) <= MODEL_TRIALS else None

@@ -4,14 +4,15 @@ from dataclasses import dataclass, replace
 
 from mlcd.deciders.account import Account
 from mlcd.deciders.decision import End, Start
-from mlcd.deciders.watched import admissible
+from mlcd.deciders.watched import best_place, place_at, staying
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan, best, plans, tie
-from mlcd.trial.watched import best_watched
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import Measurement
+from mlcd.trial.watched import Place
 from mlcd.units import HOUR, ZERO
 
 
@@ -25,100 +26,94 @@ class TrainingDecider:
         last = attempts[-1] if attempts else None
         if last is not None and not last.ending.is_begun_again:
             return End(status=_status(account.run, last, _ended_seconds(account)))
+        if account.run.finished_trial is not None:
+            return End(status=_status_within(account.run, _ended_seconds(account)))
         if account.training is not None:
             return _continued(account, account.training)
-        plan = _replanned(account, choice) if last is None else _next_plan(account, last)
-        return attempt_at(account, plan, role=Role.TRAINING)
+        place = _first_place(account, choice) if last is None else _next_place(account, last)
+        return attempt_at(account, place, role=Role.TRAINING)
 
 
-def place_beside(account: Account) -> Plan | None:
-    """Where the training runs beside the next trials: where it is, else where its next attempt starts; or nowhere."""
+def place_beside(account: Account, *, searches: bool = True) -> Place | None:
+    """Where the training runs beside the next trials: where it is, else where its next attempt starts; or nowhere.
+
+    searches  whether the search goes on, or ends now
+    """
     stay, attempts = account.training, account.run.attempts
     if stay is not None:
-        return next(admissible(account, [stay]), stay)
+        return staying(account) or Place(plan=stay)
     if attempts:
-        return _next_plan(account, attempts[-1])
-    return best(account.remaining, admissible(account, plans(account.remaining, account.history)))
+        return _next_place(account, attempts[-1], searches=searches)
+    return best_place(account, account.history, searches=searches)
 
 
-def is_certain(account: Account, place: Plan) -> bool:
+def is_certain(account: Account, place: Place) -> bool:
     """Whether the rest of the work fits there at its upper bound; else the training is only likely to stay there."""
-    if account.training is not None:
-        return account.ledger.fits(account.training)
-    history = account.restarting if account.run.attempts else account.history
-    return any(plan.config == place.config and account.ledger.fits(plan) for plan in plans(account.remaining, history))
+    return place.watch is None and account.ledger.fits(place.plan)
 
 
-def plan_taken(attempt: Attempt) -> Plan:
-    """What an attempt took, as a plan."""
+def plan_taken(attempt: Attempt | Measurement) -> Plan:
+    """What an attempt, or a trial that did all of the work, took, as a plan."""
     seconds, usd = attempt.seconds, attempt.usd
     return Plan(config=attempt.config, seconds=seconds, usd=usd, worst_seconds=seconds, worst_usd=usd)
 
 
-def stretch_at(account: Account, plan: Plan) -> Request | None:
-    """A stretch of the training at `plan`, authorised; None if it does not fit what remains."""
-    answer = account.ledger.authorise_run(plan)
+def stretch_at(account: Account, place: Place) -> Request | None:
+    """A stretch of the training at `place`, authorised; None if it does not fit what remains."""
+    answer = account.ledger.authorise_run(place.plan, place.watch)
     if isinstance(answer, Refusal):
         return None
     ended = account.run.open_stretch
     attempt = 1 + len(account.run.attempts) if ended is None else ended.authorisation.attempt
-    price = account.run.problem.price(plan.config)
-    # Where time is kept for a fallback, the money is spent sooner.
+    price = account.run.problem.price(place.plan.config)
     seconds = min(answer.seconds, answer.usd.dollars / price.dollars * HOUR)
-    return Request(
-        role=Role.TRAINING, authorisation=replace(answer, attempt=attempt, seconds=seconds), usd_per_hour=price
-    )
-
-
-def better_place(account: Account) -> Plan | None:
-    """Where the training that runs should move: better for the rest of the work, restart included; None: nowhere.
-
-    A gain within a `tie` of what staying takes is not worth a restart: the measurements are no more precise. Where the
-    rest does not fit, any other deployment where it does is better.
-    """
-    stay, problem = account.training, account.remaining
-    if stay is None:
-        return None
-    others = [plan for plan in plans(problem, account.restarting) if plan.config != stay.config]
-    there = best(problem, admissible(account, others))
-    if there is None or not any(admissible(account, [stay])):
-        return there
-    return there if there.value(problem) < stay.value(problem) * (1 - tie(problem)) else None
+    return _training(account, replace(answer, attempt=attempt, seconds=seconds), place)
 
 
 def _continued(account: Account, rest: Plan) -> Start | End:
     """The training goes on to its end on its nodes; within what remains, where its upper bound is more."""
-    ledger = account.ledger
-    seconds = rest.worst_seconds
+    ledger, place = account.ledger, staying(account) or Place(plan=rest)
+    seconds, usd = rest.worst_seconds, rest.worst_usd
     if ledger.guarded and ledger.usd_left is not None:
         if ledger.usd_left <= ZERO:
             return End(status=Status.OVERRAN if account.run.has_overrun else Status.NOTHING_FITS)
         price = account.run.problem.price(rest.config)
         seconds = min(seconds, ledger.usd_left.dollars / price.dollars * HOUR)
-        rest = replace(rest, worst_usd=min(rest.worst_usd, ledger.usd_left))
+        usd = min(usd, ledger.usd_left)
+    if place.watch is not None and ledger.seconds_left is not None:
+        seconds = min(seconds, ledger.seconds_left)
     ended = account.run.open_stretch
     attempt = 1 if ended is None else ended.authorisation.attempt
-    authorisation = Authorisation(choice=rest.config, attempt=attempt, usd=rest.worst_usd, seconds=seconds)
-    price = account.run.problem.price(rest.config)
-    return Start(requests=(Request(role=Role.TRAINING, authorisation=authorisation, usd_per_hour=price),))
+    authorisation = Authorisation(choice=rest.config, attempt=attempt, usd=usd, seconds=seconds)
+    return Start(requests=(_training(account, authorisation, place),))
 
 
-def attempt_at(account: Account, plan: Plan | None, *, role: Role) -> Start | End:
-    """Start the next attempt at `plan`, authorised; end the run if there is no plan or it does not fit."""
-    answer = None if plan is None else account.ledger.authorise_run(plan)
-    if plan is None or answer is None or isinstance(answer, Refusal):
+def attempt_at(account: Account, place: Place | None, *, role: Role) -> Start | End:
+    """Start the next attempt at `place`, authorised; end the run if there is no place or it does not fit."""
+    answer = None if place is None else account.ledger.authorise_run(place.plan, place.watch)
+    if place is None or answer is None or isinstance(answer, Refusal):
         overran = account.guarded and account.run.has_overrun  # a cloud did not keep what was authorised
         return End(status=Status.OVERRAN if overran else Status.NOTHING_FITS)
     answer = replace(answer, attempt=1 + len(account.run.attempts))
-    price = account.run.problem.price(plan.config)
-    return Start(requests=(Request(role=role, authorisation=answer, usd_per_hour=price),))
+    return Start(requests=(_training(account, answer, place, role),))
 
 
-def _replanned(account: Account, choice: Plan) -> Plan:
-    """The choice replanned for the remaining work, if trials have done some of it."""
-    if not account.run.reached_samples:
-        return choice
-    return _plan_on(account, choice) or choice
+def _training(account: Account, answer: Authorisation, place: Place, role: Role = Role.TRAINING) -> Request:
+    price = account.run.problem.price(place.plan.config)
+    return Request(role=role, authorisation=answer, usd_per_hour=price, watch=place.watch)
+
+
+def _first_place(account: Account, choice: Plan) -> Place | None:
+    """The choice replanned for the remaining work, if trials have done some of it.
+
+    Time may have passed since it was chosen. If it may no longer start, what is best now.
+    """
+    plan = choice
+    if account.run.reached_samples:
+        plan = _plan_on(account, choice) or choice
+    if not account.guarded:
+        return Place(plan=plan)
+    return place_at(account, account.history, plan) or best_place(account, account.history)
 
 
 def _plan_on(account: Account, there: Plan | Attempt) -> Plan | None:
@@ -126,37 +121,42 @@ def _plan_on(account: Account, there: Plan | Attempt) -> Plan | None:
     return Plan.of(account.remaining, measured[-1]) if measured else None
 
 
-def _next_plan(account: Account, ended: Attempt) -> Plan | None:
+def _next_place(account: Account, ended: Attempt, *, searches: bool = False) -> Place | None:
     """After a move, its destination; after a restart or a loss, the same configuration; else the best for the rest."""
     remaining = account.ledger.remaining()
     if ended.next_plan is not None:  # planned for the work done by then; what was saved may be less
-        there = _plan_on(account, ended.next_plan) or ended.next_plan
-        if remaining.fits(there):
+        there = place_at(account, account.restarting, _plan_on(account, ended.next_plan) or ended.next_plan)
+        if there is not None:
             return there
     same = _plan_on(account, ended)
     same_place = ended.ending in (Ending.RESTARTED, Ending.LOST, Ending.INTERRUPTED)
     if same_place and same is not None and remaining.fits(same):
-        return same
-    certain = best(account.remaining, admissible(account, plans(account.remaining, account.restarting)))
-    if account.run.verdict is None:
-        return certain
-    better = best_watched(account.remaining, account.restarting, remaining, certain)
-    return certain if better is None else better.plan
+        return Place(plan=same)
+    return best_place(account, account.restarting, searches=searches)
 
 
 def _ended_seconds(account: Account) -> float:
-    """When the last attempt ended, on the run's clock: time after it, such as until a resume, breaks no deadline."""
-    ends = [step.ended_seconds for step in account.run.steps if isinstance(step.outcome, Attempt)]
+    """When the last attempt ended, on the run's clock: time after it, such as until a resume, breaks no deadline.
+
+    Where trials did all of the work, when the last of them ended.
+    """
+    steps = account.run.ended
+    ends = [step.ended_seconds for step in steps if isinstance(step.outcome, Attempt) or not account.run.attempts]
     return account.elapsed_seconds if not ends or ends[-1] is None else min(ends[-1], account.elapsed_seconds)
 
 
 def _status(run: SearchRun, final: Attempt, elapsed_seconds: float) -> Status:
-    goal = run.problem.goal
     if final.ending is Ending.FAILED:
         return Status.RUN_FAILED
     if final.missing_outputs:
         return Status.OUTPUT_MISSING
+    stopped = final.ending in (Ending.STOPPED, Ending.OVERRAN)
+    return Status.OVERRAN if stopped else _status_within(run, elapsed_seconds)
+
+
+def _status_within(run: SearchRun, elapsed_seconds: float) -> Status:
+    """The status of a run whose work is done: whether it kept its limits."""
+    goal = run.problem.goal
     over_time = goal.deadline_seconds is not None and elapsed_seconds > goal.deadline_seconds
     over_money = goal.budget is not None and run.spent > goal.budget
-    stopped = final.ending in (Ending.STOPPED, Ending.OVERRAN)
-    return Status.OVERRAN if over_time or over_money or stopped else Status.DONE
+    return Status.OVERRAN if over_time or over_money else Status.DONE

@@ -14,6 +14,7 @@ from mlcd.run.run import SearchRun
 from mlcd.run.step import Role
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, best_fitting
+from mlcd.trial.watched import Place
 
 MOST_VERIFICATIONS = 5
 """Failed verifications that end the run: if the best choices all fail, the trials did not measure what is served."""
@@ -37,7 +38,8 @@ class VerificationDecider:
         plan: Plan | None = choice
         if attempts:
             plan = best_fitting(account.remaining, account.history, account.ledger.remaining())
-        return attempt_at(account, plan, role=Role.VERIFICATION)
+        place = None if plan is None else Place(plan=plan)
+        return attempt_at(account, place, role=Role.VERIFICATION)
 
 
 def failed_verifications(run: SearchRun) -> int:

@@ -362,6 +362,7 @@ class CheckedLease:
             node_metrics=_node_metrics(settled.node_metrics),
             missing_outputs=_texts(settled.missing_outputs, "missing_outputs"),
             kept_folder=_text(settled.kept_folder, "kept_folder"),
+            is_finished=instance_of(settled.is_finished, bool, "is_finished"),
         )
         if is_understated(seconds, cloud.passed_seconds()):
             more = f"{format_seconds(checked.seconds)} passed and are charged"

@@ -19,7 +19,7 @@ from mlcd.engine.performer import Performer, Situation
 from mlcd.engine.trials import cancelled
 from mlcd.errors import Interrupted
 from mlcd.events import Event, Observer, SearchEnded, StepEnded, StepStarted, Warned, ignore
-from mlcd.run.attempt import Attempt
+from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Findings
 from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Request, Role, Step
@@ -85,14 +85,25 @@ class Engine(Generic[P]):
             self._settle_in_flight(interrupted=True)
             self._set_status(Status.INTERRUPTED)
             raise Interrupted(
-                f"interrupted; nothing paid for is lost: `mlcd resume {self.run.run_id}` continues the run"
+                f"interrupted; {self._kept()}: `mlcd resume {self.run.run_id}` continues the run"
             ) from error
         return self.run
+
+    def _kept(self) -> str:
+        """What is kept of a run that was interrupted, and what has to be done again."""
+        last = self.run.attempts[-1] if self.run.attempts else None
+        if last is not None and last.ending is Ending.INTERRUPTED:
+            if last.reached_samples <= 0:
+                return "what the trials measured is kept, but the training saved no checkpoint and starts again"
+            return "what the trials measured is kept, and the training continues from its checkpoint"
+        return "every step that has ended is kept, and what ran is repeated"
 
     def _has_searched(self) -> bool:
         """Whether only the training is left, and not asked for."""
         verdict = self.run.verdict
-        return self.search_only and verdict is not None and verdict.choice is not None and not self.run.attempts
+        if not self.search_only or verdict is None or verdict.choice is None:
+            return False
+        return not self.run.attempts and self.run.finished_trial is None
 
     def advance(self) -> None:
         """Make and carry out one decision. For drivers that stop between decisions; otherwise call `drive`."""
@@ -104,7 +115,12 @@ class Engine(Generic[P]):
             self.journal.conclude(self.run.run_id, verdict)
             self.run = replace(self.run, verdict=verdict)
             money = self.decider.money(self.run, self._elapsed())
-            self.observer(SearchEnded(stopped=verdict.stopped, choice=verdict.choice, money=money))
+            is_done = self.run.finished_trial is not None
+            self.observer(
+                SearchEnded(
+                    stopped=verdict.stopped, choice=verdict.choice, money=money, is_done=is_done, watch=verdict.watch
+                )
+            )
         else:
             self._run_round(self._recorded(decision.requests))
 
@@ -123,6 +139,7 @@ class Engine(Generic[P]):
                 authorisation=request.authorisation,
                 reason=request.reason,
                 usd_per_hour=request.usd_per_hour,
+                watch=request.watch,
                 started_seconds=elapsed,
                 started_at=now.wall_seconds,
                 started_moment=now,

@@ -8,9 +8,9 @@ from functools import cached_property
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.deciders.account import Account, Accounts
-from mlcd.deciders.training import better_place
-from mlcd.deciders.watched import look_seconds
+from mlcd.deciders.watched import seconds_to_look
 from mlcd.engine.checked import CheckedCloud
+from mlcd.engine.looks import Looked, after_look, after_stretch, is_due
 from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.stretch import TrainingNodes, points_after
 from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
@@ -18,7 +18,7 @@ from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
 from mlcd.ledger import Ledger
 from mlcd.models.remaining import remaining_problem
-from mlcd.problem import Problem
+from mlcd.problem import LEAST_DONE_SHARE, Problem
 from mlcd.profiler.measure import learned
 from mlcd.profiler.noise import noise_scale
 from mlcd.run.attempt import Attempt, Ending
@@ -27,7 +27,7 @@ from mlcd.run.step import Role, Step
 from mlcd.search.strategy import Elastic
 from mlcd.trial.plan import STOP_SECONDS, Plan, Remaining, best_fitting, stop_at
 from mlcd.trial.trial import FailureKind, History, Learned, Measurement
-from mlcd.trial.watched import Watched, watched
+from mlcd.trial.watched import Watch
 from mlcd.trial.work_done import Stretch
 from mlcd.units import HOUR, ZERO, Usd, format_seconds
 
@@ -37,8 +37,6 @@ LIMITS_EVERY_SECONDS = 5.0
 """Time between two checks whether the training still fits the limits."""
 SWITCH_GAIN = 0.05
 """Relative gain that a change of nodes or batch must promise, restart included: predictions are no more precise."""
-LEAST_DONE_SHARE = 0.9
-"""A job that exits successfully with less of its work done than this gets a warning: its file is probably wrong."""
 
 
 @dataclass(kw_only=True)
@@ -59,9 +57,12 @@ class Training:
     _warned: bool = field(default=False, init=False)
     _ends_early: bool = field(default=False, init=False)
     """Whether its nodes end themselves before the budget is used up."""
+    _ends_at_deadline: bool = field(default=False, init=False)
+    """Whether they end themselves at the deadline, before the budget is used up."""
     _next_plan: Plan | None = field(default=None, init=False)
-    _is_proven: bool = field(default=False, init=False)
-    """Whether it was watched long enough."""
+    _warning: str = field(default="", init=False)
+    _was_looked_at: bool = field(default=False, init=False)
+    """Whether its own speed has shown that a watched training fits."""
 
     def run(self) -> Attempt:
         """Train until done, moved, restarted, stopped or failed. Raises Interrupted, ProviderError."""
@@ -215,7 +216,10 @@ class Training:
         ending = None
         if not self.cloud.simulated:
             self._end_a_hang(watch, nodes)
-            ending = self._re_decide(watch)
+            ending = self._at_the_limit(watch) or self._looked(watch)
+            if ending is None and self._awaits_look:  # until then its speed is no reason to move
+                return None
+            ending = ending or self._re_decide(watch)
         if ending is None and self.elastic is not None and nodes.listening is not None:
             ending = self._switch(self.elastic, watch, nodes.listening)
         if ending is None and not self.cloud.simulated and self._is_beside and self._is_over(watch.last.seconds):
@@ -234,18 +238,15 @@ class Training:
         beside = self._stretch_seconds() if self._is_beside else math.inf
         if watch.last.seconds >= beside and beside <= min(done, watch.seconds_left):
             samples = watch.samples_before(beside)
-            trained = beside - watch.startup_seconds
-            speed = samples / trained if samples > 0 and trained > 0 else None
-            if speed is not None:  # simulated runs are slower by the stretch of interruptions, and so are plans
-                speed *= self._run.problem.stretch_of(self.step.config)
+            speed = self._simulated_speed(beside, watch)
             ending = self._after_stretch(beside, samples, speed)
             settled = Settled(seconds=beside, reached_samples=self._base_samples + samples)
             return replace(self._ended(settled, watch, ending, []), samples_per_second=speed)
-        if self._way_back is not None and watch.last.seconds >= self._way_back.seconds and not self._is_proven:
-            self._is_proven = True
-            moved = self._too_slow(self._way_back, watch)
-            if moved is not None:
-                return moved
+        looked = self.step.watch
+        if looked is not None and self._awaits_look and min(watch.last.seconds, done) >= looked.seconds:
+            left = self._simulated_look(looked, watch)
+            if left is not None:
+                return left
         if watch.is_over_budget:
             seconds = stop_at(watch.seconds_left)
             samples = watch.samples_before(seconds)
@@ -258,35 +259,61 @@ class Training:
             return Attempt(config=self.step.config, seconds=done, usd=usd)
         return None
 
-    @cached_property
-    def _way_back(self) -> Watched | None:
-        """How this attempt is watched, if it is not certain to fit; None if it is."""
-        if self._run.verdict is None:
-            return None
-        ledger = self._at_start.ledger
-        found = watched(ledger.problem, ledger.history, ledger.remaining())
-        return next((each for each in found if each.plan.config == self.step.config), None)
+    # ---- a training that is watched, after the search
 
-    def _too_slow(self, way_back: Watched, watch: AttemptWatch) -> Attempt | None:
-        """The attempt, if its own speed shows when it was watched long enough that it does not fit."""
-        seconds = way_back.seconds
-        samples = watch.samples_before(seconds)
-        trained = seconds - watch.startup_seconds
-        if samples > 0 and trained > 0:
-            end = seconds + (watch.work - samples) * trained / samples * (1 + self._run.problem.slowdown)
-            speed = samples / trained * self._run.problem.stretch_of(self.step.config)
-        else:
-            end, speed = math.inf, None
-        deadline = self._run.problem.goal.deadline_seconds
-        limit = min(watch.seconds_left, math.inf if deadline is None else deadline - self.step.started_seconds)
-        if end <= limit:
+    @property
+    def _awaits_look(self) -> bool:
+        """Whether it is not certain to fit, and its own speed is not known yet."""
+        return self.step.watch is not None and not self._is_beside and not self._was_looked_at
+
+    def _looked(self, watch: AttemptWatch) -> tuple[Ending, str] | None:
+        """Whether a real training is too slow, when it is looked at."""
+        looked = self.step.watch
+        if looked is None or not self._awaits_look or not is_due(looked, watch.last.seconds, simulated=False):
             return None
-        self._next_plan = way_back.fallback
-        where = "nothing else fits" if way_back.fallback is None else f"continues on {way_back.fallback.config}"
+        self._was_looked_at = True
+        account = self._account_after(watch.last.seconds, watch.last.samples, watch.speed())
+        return self._left(after_look(account, looked))
+
+    def _simulated_look(self, looked: Watch, watch: AttemptWatch) -> Attempt | None:
+        """The attempt, if a simulated training is too slow when it is looked at."""
+        self._was_looked_at = True
+        seconds = looked.seconds
+        samples, speed = watch.samples_before(seconds), self._simulated_speed(seconds, watch)
+        ending = self._left(after_look(self._account_after(seconds, samples, speed), looked))
+        if ending is None:
+            return None
         kept = self._run.problem.keeps_work or self._run.problem.beside
         settled = Settled(seconds=seconds, reached_samples=self._base_samples + samples if kept else 0.0)
-        ending = Ending.MOVED, f"{self.step.config} {_ends(end, limit)}; {where}"
         return replace(self._ended(settled, watch, ending, []), samples_per_second=speed)
+
+    def _left(self, looked: Looked | None) -> tuple[Ending, str] | None:
+        if looked is None:
+            return None
+        self._next_plan = looked.next_plan
+        return looked.ending, looked.message
+
+    def _simulated_speed(self, seconds: float, watch: AttemptWatch) -> float | None:
+        """The speed until so many seconds of this stretch; None without a sample."""
+        samples, trained = watch.samples_before(seconds), seconds - watch.startup_seconds
+        if samples <= 0 or trained <= 0:
+            return None
+        # Simulated runs are slower by the stretch of interruptions, and so are plans.
+        return samples / trained * self._run.problem.stretch_of(self.step.config)
+
+    def _account_after(self, seconds: float, samples: float, speed: float | None) -> Account:
+        """The account after so much of this attempt, or stretch, if the training stays on its nodes."""
+        ended = Attempt(
+            config=self.step.config,
+            seconds=seconds,
+            usd=self._charge(seconds),
+            ending=Ending.CONTINUED,
+            reached_samples=self._base_samples + samples,
+            samples_per_second=speed,
+        )
+        run = self._latest.with_ended(self.step.number, ended)
+        elapsed = self.step.started_seconds + seconds if self.cloud.simulated else self.situation.elapsed_seconds()
+        return self.accounts.at(run, elapsed)
 
     def _charge(self, seconds: float) -> Usd:
         """The cost of this stretch, so that all stretches of an attempt cost what it costs in one piece."""
@@ -298,6 +325,8 @@ class Training:
 
     def _is_over(self, seconds: float) -> bool:
         """Whether this stretch ends after so many seconds in real time."""
+        if self.step.watch is not None:
+            return is_due(self.step.watch, seconds, simulated=self.cloud.simulated)
         if not self._has_trials:
             return seconds >= self._stretch_seconds()
         return not any(s.role is Role.TRIAL and s.round == self.step.round for s in self._latest.in_flight)
@@ -311,7 +340,8 @@ class Training:
     @cached_property
     def _look_seconds(self) -> float:
         """Seconds until the search is asked again, without trials beside it."""
-        return look_seconds(self._at_start, self.step.config)
+        watch = self.step.watch
+        return seconds_to_look(self._at_start, self.step.config) if watch is None else watch.seconds
 
     @property
     def _begun_seconds(self) -> float:
@@ -322,21 +352,9 @@ class Training:
 
     def _after_stretch(self, seconds: float, samples: float, speed: float | None) -> tuple[Ending, str]:
         """Whether the training continues where it is, or moves to where the rest of it is better done by now."""
-        ended = Attempt(
-            config=self.step.config,
-            seconds=seconds,
-            usd=self._charge(seconds),
-            ending=Ending.CONTINUED,
-            reached_samples=self._base_samples + samples,
-            samples_per_second=speed,
-        )
-        run = self._latest.with_ended(self.step.number, ended)
-        elapsed = self.step.started_seconds + seconds if self.cloud.simulated else self.situation.elapsed_seconds()
-        self._next_plan = better_place(self.accounts.at(run, elapsed))
-        if self._next_plan is None:
-            return Ending.CONTINUED, ""
-        there = self._next_plan.config
-        return Ending.MOVED, f"{there} is better than {self.step.config} for the rest of the work, restart included"
+        looked = after_stretch(self._account_after(seconds, samples, speed), self.step.watch)
+        self._next_plan = looked.next_plan
+        return looked.ending, looked.message
 
     def _check_end(self, watch: AttemptWatch, heard: list[Reading], silence: str) -> None:
         """Warn if the job exited successfully without doing what its file says.
@@ -349,13 +367,18 @@ class Training:
             points = learned(heard, target.metric)
             if points and not any(target.is_met_by(point.metric) for point in points):
                 text = f"the job ended at {target.metric} {points[-1].metric:g}, before its target of {target.value:g}"
-                self.situation.tell(Warned(text=text))
+                self._warn_of_end(text)
             return
         share = (run.reached_samples + watch.last.samples) / run.problem.work_samples
         if share < LEAST_DONE_SHARE:
             text = f"the job exited successfully after {share:.0%} of the work its file names: "
             text += silence or "check job.samples"
-            self.situation.tell(Warned(text=text))
+            self._warn_of_end(text)
+
+    def _warn_of_end(self, text: str) -> None:
+        """Say it now, and in every report of the run."""
+        self._warning = text
+        self.situation.tell(Warned(text=text))
 
     def _ended(
         self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str], heard: list[Reading]
@@ -376,6 +399,7 @@ class Training:
             node_metrics=settled.node_metrics,
             missing_outputs=settled.missing_outputs if done else (),
             kept_folder=settled.kept_folder if done else "",
+            warning=self._warning if done else "",
         )
 
     # ---- decisions
@@ -398,9 +422,12 @@ class Training:
         """Seconds until the nodes of this attempt end themselves.
 
         When the budget is used up; without one, far beyond the upper bound. Beside trials, which need money too, at the
-        upper bound, and stretches on the same nodes cannot change that.
+        upper bound, and stretches on the same nodes cannot change that. One that is watched also ends at the deadline.
         """
         money, nodes = self._money_seconds(account.ledger), math.inf
+        if self.step.watch is not None and account.ledger.seconds_left is not None:
+            self._ends_at_deadline = account.ledger.seconds_left < money
+            money = min(money, max(account.ledger.seconds_left, 0.0))
         if self.held is not None:
             nodes = self.held.seconds_left
         elif self._is_beside and not self.cloud.simulated and account.ledger.usd_left is not None:
@@ -414,13 +441,18 @@ class Training:
             return math.inf if self.cloud.simulated else 10 * self.step.authorised_seconds + HOUR
         return ledger.usd_left.dollars / self.step.price.dollars * HOUR
 
+    def _at_the_limit(self, watch: AttemptWatch) -> tuple[Ending, str] | None:
+        """Whether to end this attempt now, because its nodes soon end themselves."""
+        is_limited = self._run.problem.goal.budget is not None or self.step.watch is not None
+        if not (self.accounts.guarded and is_limited) or watch.last.seconds < stop_at(watch.seconds_left):
+            return None
+        return self._out_of_time(watch, watch.last.samples)
+
     def _re_decide(self, watch: AttemptWatch) -> tuple[Ending, str] | None:
-        """Whether to end this attempt now, because the budget is nearly used up or because it should move."""
+        """Whether to end this attempt now, because it would break a limit and another deployment would not."""
         if not self.accounts.guarded:
             return None
         budget = self._run.problem.goal.budget
-        if budget is not None and watch.last.seconds >= stop_at(watch.seconds_left):
-            return self._out_of_time(watch, watch.last.samples)
         if watch.is_quiet or not watch.is_due("limits", LIMITS_EVERY_SECONDS):
             return None
         limit = min(stop_at(watch.seconds_left) if budget is not None else math.inf, self._deadline_left(watch))
@@ -429,6 +461,7 @@ class Training:
             return None
         other = self._better(watch)
         if other is not None:
+            self._next_plan = other
             return Ending.MOVED, f"{self.step.config} {_ends(end, limit)}; continues on {other.config}"
         if not self._warned:
             self._warned = True
@@ -442,6 +475,9 @@ class Training:
         done = f"{samples / watch.work:.0%} of the remaining work is done"
         if self._ends_early:
             return Ending.MOVED, f"it takes longer than its upper bound beside the search; {done}"
+        if self._ends_at_deadline:
+            deadline = format_seconds(self._run.problem.goal.deadline_seconds or 0.0)
+            return Ending.STOPPED, f"stopped before the deadline of {deadline}; {done}"
         return Ending.STOPPED, f"stopped before it would cost more than the budget of {budget}; {done}"
 
     def _deadline_left(self, watch: AttemptWatch) -> float:
@@ -455,12 +491,12 @@ class Training:
         """The best other measured deployment that fits if this attempt stops now with its work saved."""
         speed = watch.speed()
         saves = self._saves_work()
-        if speed is None or not (saves or self._way_back is not None):
+        if speed is None or not (saves or self.step.watch is not None):
             return None
         account, config = self._account, self.step.config
         saved = watch.last.samples if saves else 0.0
         problem = account.remaining.with_work_done(saved * account.remaining.worth(config))
-        kept = tuple(t for t in account.history if not (isinstance(t, Measurement) and t.config == config))
+        kept = tuple(t for t in account.restarting if not (isinstance(t, Measurement) and t.config == config))
         ledger = account.ledger
         spent = self.step.price.for_seconds(watch.last.seconds + STOP_SECONDS)
         remaining = Remaining(

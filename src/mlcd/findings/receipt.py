@@ -8,12 +8,14 @@ from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan, error_within, margin_sigmas
-from mlcd.trial.trial import Failure
+from mlcd.trial.trial import Failure, FailureKind
 from mlcd.units import ZERO, Usd
 
 
 def receipt(run: SearchRun, remaining: Problem) -> Receipt:
     """The receipt. Its training is the last attempt, else the one predicted for the choice, else none.
+
+    Where a trial did all of the work there is none either, and nothing is predicted.
 
     No training is predicted for a choice that was given up because nothing fits after a lost training.
 
@@ -22,6 +24,8 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
     done: tuple[float, Usd] | None = None
     if run.final is not None:
         done = (run.final.seconds, run.final.usd)
+    elif run.finished_trial is not None:
+        done = (0.0, ZERO)
     elif run.choice is not None and run.kind is Kind.TRAIN and run.status not in (Status.NOTHING_FITS, Status.OVERRAN):
         done = (run.choice.seconds, run.choice.usd)
     failed = run.final is not None and not run.final.is_done
@@ -31,13 +35,13 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
     goal = run.problem.goal
     return Receipt(
         trials=len(run.trials),
-        failed=sum(isinstance(step.trial, Failure) for step in run.trials),
+        failed=sum(isinstance(step.trial, Failure) for step in run.trials) - _interrupted(run),
         search_seconds=run.search_seconds,
         search_usd=run.search_usd,
         earlier=run.earlier,
-        run_seconds=done[0] if done else None,
-        run_usd=done[1] if done else None,
-        run_is_predicted=run.final is None and done is not None,
+        run_seconds=done[0] if done and run.finished_trial is None else None,
+        run_usd=done[1] if done and run.finished_trial is None else None,
+        run_is_predicted=run.final is None and done is not None and run.finished_trial is None,
         run_failed=failed,
         total_seconds=total_seconds,
         total_usd=total_usd,
@@ -56,7 +60,14 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
             for naive in (run.naive if done and not failed else ())
         ),
         beside_seconds=run.beside_seconds,
+        interrupted=_interrupted(run),
     )
+
+
+def _interrupted(run: SearchRun) -> int:
+    """How many trials the user interrupted: they are repeated, and failed at nothing."""
+    trials = (step.trial for step in run.trials)
+    return sum(isinstance(trial, Failure) and trial.kind is FailureKind.STOPPED for trial in trials)
 
 
 def _broken_limits(run: SearchRun, plan: Plan) -> tuple[str, ...]:

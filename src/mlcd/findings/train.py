@@ -49,10 +49,10 @@ def train_findings(run: SearchRun) -> TrainFindings:
 
 
 def _remaining(run: SearchRun) -> Problem:
-    """The problem with the work that remained when the search ended; all of it if the training ended beside it."""
+    """The problem with the work that remained when the search ended; all of it if nothing remained."""
     last = max((step.round for step in run.trials), default=0)
     before = replace(run, steps=tuple(step for step in run.steps if step.round <= last))
-    if before.final is not None:
+    if before.final is not None or run.finished_trial is not None:
         return run.problem
     return remaining_problem(run.problem, run.history, before.earlier)
 
@@ -81,6 +81,8 @@ def _over(run: SearchRun) -> tuple[Usd | None, float | None]:
 
 def _done_share(run: SearchRun, remaining: Problem) -> float:
     """Share of the training that its trials did, samples weighted by their worth; 0 where unknown."""
+    if run.finished_trial is not None:
+        return 1.0
     if not remaining.work_known:
         return 0.0
     done = work_done(remaining, run.history.trials).samples

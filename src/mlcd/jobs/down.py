@@ -9,9 +9,9 @@ from mlcd.clouds.skypilot.task import cluster_name
 from mlcd.clouds.workspace import Workspace
 from mlcd.errors import BadInput, MlcdError, ProviderError
 from mlcd.jobs.plugin import cloud_names, plugin_engine
-from mlcd.jobs.real import DIRECT, engine_for
+from mlcd.jobs.real import DIRECT, SKYPILOT, engine_for
 from mlcd.jobs.where import BUILT_IN
-from mlcd.store.store import Store
+from mlcd.store.store import FILE, Store
 
 EVERYWHERE = (*DIRECT, "skypilot")
 
@@ -48,6 +48,21 @@ def leftovers(
         finally:
             _close(engine)
     return tuple(one for one in found if _is_of(home, run_id, one)), tuple(unreachable)
+
+
+def was_used(home: Path, kind: str) -> bool:
+    """Whether a run of this home was on a cloud of `kind`, so that something of it may be there; True if unknown."""
+    if kind not in ("slurm", "skypilot"):
+        return True
+    if not (home / FILE).exists():
+        return False
+    names = (*SKYPILOT, "skypilot") if kind == "skypilot" else (kind,)
+    try:
+        with Store(home, reading=True) as store:
+            found = store.runs()
+    except MlcdError:
+        return True
+    return any(each.damage or each.cloud.partition("/")[0] in names for each in found)
 
 
 def unproved(home: Path, *, on: str | None = None, run_id: str | None = None) -> tuple[Unproved, ...]:

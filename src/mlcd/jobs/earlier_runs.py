@@ -1,5 +1,6 @@
 """Trials of the same job in earlier runs: known at no price when it is searched again, under this goal or another."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -85,14 +86,19 @@ def reuse_notes(earlier: EarlierRuns, now: datetime) -> tuple[str, ...]:
     notes = []
     if earlier.reused:
         runs = {each.run_id: each for each in earlier.reused}
-        ages = [(now - datetime.fromisoformat(each.created)).total_seconds() / DAY_SECONDS for each in runs.values()]
+        age = age_text([each.created for each in runs.values()], now)
         dates = sorted({each.catalog_date for each in runs.values()})
-        age = "less than a day" if max(ages) < 1 else f"up to {max(ages):.0f} days"
         paid = f"{age} old, paid at prices of {', '.join(dates)}; plans use today's prices"
         notes.append(f"reuses {len(earlier.reused)} trials of {listed(runs)} ({paid}): --fresh ignores them")
     if earlier.similar:
         notes.append(f"expects speeds a little like those of {listed(earlier.similar_names)}: --fresh does not")
     return tuple(notes)
+
+
+def age_text(created: Sequence[str], now: datetime) -> str:
+    """`less than a day`, `up to 12 days`: of the oldest of runs, by when they were created."""
+    days = max((now - datetime.fromisoformat(each)).total_seconds() / DAY_SECONDS for each in created)
+    return "less than a day" if days < 1 else f"up to {days:.0f} days"
 
 
 def _what_runs(spec: TrainSpec) -> tuple[object, ...]:

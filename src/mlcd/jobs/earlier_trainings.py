@@ -2,9 +2,12 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from datetime import datetime
 from pathlib import Path
 
 from mlcd.functions import FunctionProblem
+from mlcd.jobs.choice import listed
+from mlcd.jobs.earlier_runs import age_text
 from mlcd.models.epochs import EpochPrior
 from mlcd.models.experience import prior_from_runs
 from mlcd.run.header import FunctionFacts
@@ -40,6 +43,15 @@ def epochs_of(folder: Path, names: Sequence[str]) -> tuple[tuple[Epoch, ...], ..
         return ()
     with Store(folder) as store:
         return tuple(store.load(name).epochs for name in names)
+
+
+def learning_notes(folder: Path, names: Sequence[str], now: datetime) -> tuple[str, ...]:
+    """A note on the runs that a training learns from, and how old they are; none without runs."""
+    if not names:
+        return ()
+    with Store(folder, reading=True) as store:
+        created = [store.load(name).created for name in names]
+    return (f"learns from the epochs of {listed(names)} ({age_text(created, now)} old): --fresh ignores them",)
 
 
 def prior_of(trainings: Sequence[Sequence[Epoch]], problem: FunctionProblem) -> EpochPrior | None:

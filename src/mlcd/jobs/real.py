@@ -17,6 +17,7 @@ from mlcd.jobs.accelerators import check_accelerators, with_accelerators
 from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import check_size, listed, may_train, type_field, unfit_notes
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of
+from mlcd.jobs.run_script import check_script
 from mlcd.jobs.work import LOCAL_RESTART_SECONDS, RESTART_SECONDS, with_work
 from mlcd.problem import Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
@@ -109,12 +110,14 @@ def _job(spec: TrainSpec) -> RealJob:
     if work.samples is None and (spec.progress.pattern or spec.progress.file):
         problem = "the number of samples of an epoch is missing"
         raise spec.error("job.samples", problem, allowed="a number more than 0, or mlcd.steps(loader, total=...)")
+    folder = workdir(spec)
+    check_script(spec, folder)
     return RealJob(
         run=spec.run,
         setup=spec.setup,
         envs=env_values(spec),
         secrets=_secret_values(spec),
-        workdir=workdir(spec),
+        workdir=folder,
         platform=spec.platform.name,
         topology=spec.platform.chosen_topology,
         batch=spec.job.batch,

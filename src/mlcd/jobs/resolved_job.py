@@ -260,7 +260,7 @@ def problem_of(
 
 
 def naive_choices(space: Space, prices: Mapping[str, Usd], popular: Sequence[str]) -> tuple[tuple[str, Config], ...]:
-    """Fewest nodes of the most popular type offered (else the cheapest), and of the most expensive type."""
+    """Fewest nodes of the most popular type offered (else the cheapest), and of the most expensive type if another."""
     fewest: dict[str, Config] = {}
     for config in space:
         kept = fewest.get(config.instance)
@@ -270,6 +270,8 @@ def naive_choices(space: Space, prices: Mapping[str, Usd], popular: Sequence[str
     label = "the most popular type" if usual else "the cheapest type"
     usual = usual or min(fewest, key=lambda name: prices[name])
     most_expensive = max(fewest, key=lambda name: prices[name])
+    if most_expensive == usual:
+        return ((label if len(fewest) > 1 else "the only type", fewest[usual]),)
     return ((label, fewest[usual]), ("the most expensive type", fewest[most_expensive]))
 
 

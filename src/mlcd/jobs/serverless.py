@@ -19,16 +19,16 @@ from mlcd.deciders.epochs import EpochDecider, first_fleet
 from mlcd.engine.epochs import EpochPerformer
 from mlcd.errors import BadInput, ProviderError, SpecError, nearest
 from mlcd.functions import FunctionProblem
-from mlcd.jobs.earlier_trainings import earlier_trainings, epochs_of, prior_of
+from mlcd.jobs.earlier_trainings import earlier_trainings, epochs_of, learning_notes, prior_of
 from mlcd.jobs.function_data import module, samples
 from mlcd.jobs.plain_instances import plain_instances
 from mlcd.jobs.prepared import Prepared
-from mlcd.models.epochs import EpochPrior
+from mlcd.models.epochs import PRIOR, EpochPrior
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.run.header import FunctionFacts
 from mlcd.run.kind import Kind
 from mlcd.run.verdict import PlainInstance
-from mlcd.schedulers.registry import scheduler
+from mlcd.schedulers.registry import learns_from_runs, scheduler
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.spec.document import document, read_text
 from mlcd.spec.functions import DEFAULT_BATCH, parse_serverless, with_function_flags
@@ -58,16 +58,18 @@ def prepare(
     folder: Path | None = None,
     strategy: Scheduler | None = None,
     earlier: tuple[str, ...] | None = None,
+    fresh: bool = False,
 ) -> Prepared[FunctionProblem]:
     """Names become prices, data and a problem. Raises SpecError, BadInput, ProviderError; spends nothing.
 
     folder    the store of earlier runs, and the objects of functions on this machine (None: $MLCD_HOME)
     strategy  an object instead of the scheduler that the job names; see `with_scheduler`
     earlier   runs that the scheduler may learn from; None: those in the store that trained the same model and data
+    fresh     whether earlier runs are ignored
     """
     spec = with_scheduler(spec, strategy)
     try:
-        return _prepared(spec, seed, folder or home(), strategy, earlier)
+        return _prepared(spec, seed, folder or home(), strategy, () if fresh else earlier)
     except SpecError:
         raise
     except BadInput as error:  # of the problem or the scheduler: it names the field, the job knows its line
@@ -97,10 +99,13 @@ def _prepared(
         )
         problem = _real_problem(spec, found, backend)
     facts = FunctionFacts(model=spec.workload.model, sync=spec.sync)
+    if strategy is not None or not learns_from_runs(spec.search.strategy):
+        earlier = ()
     if earlier is None:
         earlier = earlier_trainings(folder, spec.resources.infra, facts, problem)
     facts = replace(facts, earlier=earlier)
-    chosen = strategy or _scheduler(spec, seed, prior_of(epochs_of(folder, earlier), problem))
+    prior = prior_of(epochs_of(folder, earlier), problem)
+    chosen = strategy or _scheduler(spec, seed, prior)
     first_fleet(problem, chosen)  # refuse a scheduler that cannot serve the goal before a run exists
     now = datetime.now(UTC)
 
@@ -113,7 +118,7 @@ def _prepared(
         kind=Kind.SERVERLESS,
         name=spec.name,
         problem=problem,
-        decider=EpochDecider(scheduler=chosen, compare=_compared),
+        decider=EpochDecider(scheduler=chosen, compare=_compared, prior=prior or PRIOR),
         connect=connect,
         cloud=spec.resources.infra,
         simulated=laws is not None,
@@ -122,6 +127,7 @@ def _prepared(
         seed=seed,
         catalog_date=problem.prices.date.isoformat(),
         spec=_spec_to_json(spec, now),
+        notes=learning_notes(folder, earlier, now),
         functions=facts,
         now=now,
     )

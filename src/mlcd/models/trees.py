@@ -1,6 +1,7 @@
 """Extremely randomised trees (Geurts et al. 2006): a regression that needs no scaling and no tuning."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,8 +28,17 @@ def fit(inputs: Floats, values: Floats, *, trees: int, least_leaf: int, seed: in
     """
     if len(inputs) != len(values) or not len(values):
         raise ValueError("inputs and values must have the same number of rows, at least 1")
+    inputs, values = np.ascontiguousarray(inputs, dtype=np.float64), np.ascontiguousarray(values, dtype=np.float64)
+    return _fitted(inputs.tobytes(), values.tobytes(), inputs.shape[1], trees, seed, least_leaf=least_leaf)
+
+
+@lru_cache(maxsize=16)
+def _fitted(inputs: bytes, values: bytes, columns: int, trees: int, seed: int, *, least_leaf: int) -> Forest:
+    """The same inputs come again in every search among the same deployments."""
     rng = np.random.default_rng(seed)
-    return Forest(trees=tuple(_grown(inputs, values, least_leaf, rng) for _ in range(trees)))
+    x, y = np.frombuffer(inputs).reshape(-1, columns), np.frombuffer(values)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return Forest(trees=tuple(_grown(x, y, least_leaf, rng) for _ in range(trees)))
 
 
 def _grown(
@@ -48,7 +58,7 @@ def _grown(
         value.append(mean)
         return len(column) - 1
 
-    waiting = [(add(float(values.mean())), np.arange(len(values)))]
+    waiting = [(add(_mean(values)), np.arange(len(values)))]
     while waiting:
         node, rows = waiting.pop()
         found = _split(inputs[rows], values[rows], rng) if len(rows) >= 2 * least_leaf else None
@@ -57,24 +67,27 @@ def _grown(
         column[node], cut[node] = found
         goes_left = inputs[rows, found[0]] <= found[1]
         for side, part in ((left, rows[goes_left]), (right, rows[~goes_left])):
-            side[node] = add(float(values[part].mean()))
+            side[node] = add(_mean(values[part]))
             waiting.append((side[node], part))
     return np.array(column), np.array(cut), np.array(left), np.array(right), np.array(value)
 
 
+def _mean(values: Floats) -> float:
+    return float(np.add.reduce(values) / len(values))
+
+
 def _split(inputs: Floats, values: Floats, rng: np.random.Generator) -> tuple[int, float] | None:
     """The column and cut that explain most of the values' variance; None where nothing can be told apart."""
-    low, high = inputs.min(axis=0), inputs.max(axis=0)
+    low, high = np.minimum.reduce(inputs, axis=0), np.maximum.reduce(inputs, axis=0)
     varies = high > low
-    if not varies.any() or np.ptp(values) == 0:
+    if not varies.any() or np.maximum.reduce(values) == np.minimum.reduce(values):
         return None
     cuts = low + (high - low) * rng.random(len(low))
     below = inputs <= cuts
-    count = below.sum(axis=0)
+    count = np.add.reduce(below, axis=0)
     sums = values @ below
-    rest, others = values.sum() - sums, len(values) - count
-    with np.errstate(divide="ignore", invalid="ignore"):
-        between = np.where(varies & (count > 0) & (others > 0), sums**2 / count + rest**2 / others, -np.inf)
+    rest, others = np.add.reduce(values) - sums, len(values) - count
+    between = np.where(varies & (count > 0) & (others > 0), sums**2 / count + rest**2 / others, -np.inf)
     best = int(between.argmax())
     return (best, float(cuts[best])) if np.isfinite(between[best]) else None
 

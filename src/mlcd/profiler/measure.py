@@ -121,7 +121,7 @@ def measure(
         return Failure(
             config=config,
             attempt=attempt,
-            kind=FailureKind.HANG,
+            kind=FailureKind.HANG if watch.hung else FailureKind.ERROR,  # a job that ended by itself does not hang
             message=watch.complaint,
             seconds=seconds,
             usd=usd,
@@ -144,6 +144,7 @@ def measure(
         noise_scale=noise_scale(heard),
         learned=learned(heard, metric),
         node_metrics=settled.node_metrics if settled else None,
+        is_finished=settled.is_finished if settled else False,
     )
 
 

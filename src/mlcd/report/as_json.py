@@ -28,6 +28,7 @@ from mlcd.report.train_types import (
     TrainSettingsJson,
     TrainTargetJson,
     TrainTrialJson,
+    TrainWatchJson,
     TrainWhyNotJson,
 )
 from mlcd.run.attempt import Attempt
@@ -38,6 +39,7 @@ from mlcd.run.step import Step
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
+from mlcd.trial.watched import Watch
 
 
 def record_json(record: SearchRun) -> Json:
@@ -117,7 +119,15 @@ def _choice(record: SearchRun, choice: Plan) -> TrainChoiceJson:
         choice,
         seconds_interval=known.seconds if known else None,
         usd_interval=known.usd if known else None,
+        watch=_watch(record.verdict.watch if record.verdict else None),
     )
+
+
+def _watch(watch: Watch | None) -> TrainWatchJson | None:
+    if watch is None:
+        return None
+    back = watch.fallback
+    return copied(TrainWatchJson, watch, fallback=None if back is None else copied(TrainPlanJson, back))
 
 
 def _attempt(attempt: Attempt) -> TrainAttemptJson:

@@ -1,5 +1,6 @@
 """A run as one HTML file: the answer, the receipt, pictures, every trial, and how to repeat it. Works offline."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,8 +11,8 @@ from mlcd.report.page import NARROW, WIDE, Cell, Column, Page, PagePart, Table, 
 from mlcd.report.pictures import PictureKind, kinds_of, picture
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
-from mlcd.report.verdict import headline, outcome, search_price
-from mlcd.report.wording import assurance_text, plural, sentence, speed_text
+from mlcd.report.verdict import ALL_IN_TRIALS, end_warning, headline, is_given_up, outcome, search_price
+from mlcd.report.wording import assurance_text, plural, sentence, speed_text, watch_text
 from mlcd.report.yardstick import yardstick
 from mlcd.run.findings import Receipt, RejectedConfig, Saving
 from mlcd.run.run import SearchRun
@@ -49,8 +50,7 @@ def html_report(record: SearchRun) -> str:
     """The whole page: no script, nothing loaded from elsewhere, every value escaped."""
     word, meaning = origin(record)
     lead = _lead(record)
-    is_given_up = record.status is Status.NOTHING_FITS or (record.status is Status.OVERRAN and record.final is None)
-    fits = None if is_given_up else record.choice
+    fits = None if record.status is Status.NOTHING_FITS or is_given_up(record) else record.choice
     paid = record.train_findings.receipt if record.trials or record.choice else None
     page = Page(
         name=record.problem.name,
@@ -62,7 +62,7 @@ def html_report(record: SearchRun) -> str:
         origin_word=word,
         origin_text=sentence(meaning),
         leads=[lead] if lead else [],
-        leads_are_bad=record.status.is_final,
+        leads_are_bad=record.status.is_final and (record.status is not Status.DONE or bool(end_warning(record))),
     )
     return render(
         "train.html.j2",
@@ -70,7 +70,7 @@ def html_report(record: SearchRun) -> str:
         ways_out_title=f"Nearest way out{' among measured deployments' if record.history.measured else ''}:",
         ways_out=[relaxation.text for relaxation in record.relaxations],
         chosen=str(fits.config) if fits and page.answer != str(fits.config) else "",
-        tiles=_tiles(record, fits) if fits else [],
+        tiles=_tiles(record, fits) if fits and record.finished_trial is None else [],
         receipt=_receipt_table(record, paid) if paid else None,
         savings=_savings(record, paid) if paid and paid.savings else None,
         figures=[_figure(record, kind) for kind in kinds_of(record) if record.trials],
@@ -102,7 +102,7 @@ def _answer(record: SearchRun) -> str:
         return "Nothing fits"
     if record.status is Status.NOTHING_FITS:
         return "Nothing fits"
-    if record.status is Status.OVERRAN and record.final is None:
+    if is_given_up(record):
         return "A limit was broken"
     if record.status is Status.ALL_FAILED:
         return "Every trial failed"
@@ -122,6 +122,10 @@ def _lead(record: SearchRun) -> str:
         return " ".join(outcome(record))
     if record.status in (Status.OVERRAN, Status.RUN_FAILED):
         return lines[-1]
+    if record.finished_trial is not None:
+        return ALL_IN_TRIALS
+    if warned := end_warning(record):
+        return warned[0]
     return "" if record.choice and record.status is Status.DONE else lines[1]
 
 
@@ -133,6 +137,9 @@ def _tiles(record: SearchRun, choice: Plan) -> list[_Tile]:
     if known and not known.is_exact:
         time = _bounds([format_seconds(s) for s in (*known.seconds, choice.worst_seconds)], sure)
         money = _bounds([str(usd) for usd in (*known.usd, choice.worst_usd)], sure)
+    watch = record.verdict.watch if record.verdict else None
+    if watch is not None:
+        time = (*time, PagePart(watch_text(watch), below=True))
     word = "predicted" if paid.run_is_predicted else "until it failed" if paid.run_failed else "measured"
     left: list[PagePart] = []
     if paid.left_usd is not None:
@@ -173,6 +180,7 @@ def _savings(record: SearchRun, paid: Receipt) -> Table:
         note="Training without a search on a typical choice, and what this run saved, search included.",
         columns=(Column(""), Column("Time", True), Column("Money", True)),
         rows=[_saving_row(saving, search_price(record, saving)) for saving in paid.savings],
+        stacks=True,
     )
 
 
@@ -193,10 +201,14 @@ def _saving_row(saving: Saving, searched: str) -> TableRow:
         usd += [PagePart(f"{known.usd[0]} to", "dim", below=True), PagePart(str(known.usd[1]), "dim", below=True)]
     if searched:
         head.append(PagePart(searched, "dim", below=True))
-        return TableRow(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])
+        return TableRow(cells=[Cell.head(*head), *_amounts(time, usd)])
     time.append(_saved(saving.seconds >= 0, f"{about}{format_seconds(abs(saving.seconds))}", "longer"))
     usd.append(_saved(saving.usd.micros >= 0, f"{about}{Usd(abs(saving.usd.micros))}", "more"))
-    return TableRow(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])
+    return TableRow(cells=[Cell.head(*head), *_amounts(time, usd)])
+
+
+def _amounts(time: Sequence[PagePart], usd: Sequence[PagePart]) -> tuple[Cell, Cell]:
+    return Cell(parts=tuple(time), css="n", label="Time"), Cell(parts=tuple(usd), css="n", label="Money")
 
 
 def _saved(is_less: bool, amount: str, otherwise: str) -> PagePart:

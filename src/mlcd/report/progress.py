@@ -7,13 +7,13 @@ from mlcd.goal import Objective
 from mlcd.problem import Problem
 from mlcd.report.live import LiveLine, Pace, RunningStatus
 from mlcd.report.text import Style
-from mlcd.report.wording import short_seconds, speed_text
+from mlcd.report.wording import sentence, short_seconds, speed_text, watch_text
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import EXACT, Z95
 from mlcd.run.money import Money
 from mlcd.run.step import Role
 from mlcd.space import Config
-from mlcd.trial.plan import Plan
+from mlcd.trial.plan import Plan, tie
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import ZERO, Usd, format_seconds
 
@@ -115,6 +115,7 @@ class ProgressLines(LiveLine):
         self._has_ended = self._has_reserve = False
         self._steps = RunningSteps(self, problem, step="trial", samples="" if replayed else "samples/s")
         self._numbers: dict[Config, int] = {}
+        self._trials: dict[Config, Measurement] = {}
         self._running: dict[int, Config] = {}
         self._columns: tuple[str, ...] | None = None
         self._told = -1
@@ -150,7 +151,7 @@ class ProgressLines(LiveLine):
             self.hide()
         improved = event.incumbent is not None and event.incumbent.config == trial.config
         if isinstance(trial, Measurement):
-            self._numbers[trial.config] = row.number
+            self._numbers[trial.config], self._trials[trial.config] = row.number, trial
             result = self._result(trial)
         else:
             result = str(trial.kind)
@@ -170,7 +171,9 @@ class ProgressLines(LiveLine):
             self.detail(trial.message)
         if isinstance(trial, Measurement) and self._problem is not None:
             knows_before = self._has_ended or (row.number == 1 and not self._has_reserve)  # not after a resume
-            worth = _worth(self._problem, trial, self._incumbent if knows_before else event.incumbent, event.incumbent)
+            before = self._incumbent if knows_before else event.incumbent
+            rival = None if event.incumbent is None else self._trials.get(event.incumbent.config)
+            worth = _worth(self._problem, trial, before, event.incumbent, rival)
             self.wrapped(f"      {row.reason}; {worth}" if row.reason else f"      {worth}", Style.DIM)
         self._incumbent, self._has_ended = event.incumbent, True
 
@@ -193,6 +196,9 @@ class ProgressLines(LiveLine):
             self.line(("Nothing measured fits.", Style.BAD))
             return
         plan = event.choice
+        if event.is_done:
+            self.line((f"Chosen: {plan.config}", Style.HEADING), ", which has left nothing to train")
+            return
         expected = f", {format_seconds(plan.seconds)} and {plan.usd} expected"
         if plan.worst_seconds > plan.seconds * (1 + EXACT):
             expected += f", {_at_most(plan)}"
@@ -202,6 +208,8 @@ class ProgressLines(LiveLine):
             self.wrapped(f"  {expected[2:]}")
         else:
             self.line((title, Style.HEADING), expected)
+        if event.watch is not None:
+            self.wrapped(f"  {sentence(watch_text(event.watch))}")
 
     def _run(self, event: RunProgress) -> None:
         fraction = min(1.0, max(0.0, event.fraction))
@@ -276,14 +284,23 @@ def _interval(trial: Measurement) -> str:
     return f"{half:.1%}" if half < 0.0995 else f"{half:.0%}"
 
 
-def _worth(problem: Problem, trial: Measurement, before: Plan | None, after: Plan | None) -> str:
-    """What came of the trial, and what that was worth for its price: in words, in the goal's unit."""
+def _worth(
+    problem: Problem, trial: Measurement, before: Plan | None, after: Plan | None, best: Measurement | None
+) -> str:
+    """What came of the trial, and what that was worth for its price: in words, in the goal's unit.
+
+    before, after  the best that fits, before and after it
+    best           the trial of the latter, if it is known
+    """
     came = Plan.of(problem, trial)
     price = format_seconds(trial.seconds) if problem.goal.minimize is Objective.TIME else str(trial.usd)
     came_text = f"came {format_seconds(came.seconds)} and {came.usd}" if problem.work_known else "came"
     if after is None:
         return f"{came_text}, for {price}: it does not fit the limits"
     if after.config != trial.config:
+        rival = after if best is None else Plan.of(problem, best)
+        if problem.work_known and came.value(problem) < rival.value(problem) * (1 - tie(problem)):
+            return f"{came_text}, for {price}: {_BETTER[problem.goal.minimize]} than {after.config}, but does not fit"
         return f"{came_text}, for {price}: no better than {after.config}"
     if before is None:
         return f"{came_text}, for {price}: the first that fits"
@@ -296,6 +313,9 @@ def _worth(problem: Problem, trial: Measurement, before: Plan | None, after: Pla
     else:
         saved = f"{max(1 - after.value(problem) / before.value(problem), 0.0):.0%}"
     return f"{came_text}: saves {saved} of the run for {price}"
+
+
+_BETTER = {Objective.TIME: "faster", Objective.COST: "cheaper", Objective.KNEE: "better"}
 
 
 def _at_most(plan: Plan) -> str:

@@ -37,27 +37,32 @@ class ReceiptLine:
 
 
 def train_lines(paid: Receipt, *, is_final: bool) -> list[ReceiptLine]:
-    """Search, restarted trainings, the training, their total, and what remains of the limits."""
-    lines = [_line(_search(paid.trials, "trial", paid.failed), paid.search_seconds, paid.search_usd)]
+    """Search, restarted trainings, the training, their total, and what remains of the limits.
+
+    Before a training that is only predicted, what was paid so far.
+    """
+    lines = [_line(_search(paid, "trial"), paid.search_seconds, paid.search_usd)]
     lines += [_line(f"training {restart_text(run)}", run.seconds, run.usd) for run in paid.earlier[:MOST_NAMED]]
     lines += _further(paid.earlier[MOST_NAMED:], "restarted training")
+    word = " (predicted)" if paid.run_is_predicted else ""
+    if paid.run_is_predicted:
+        lines.append(_total(paid.sunk_seconds, paid.sunk_usd, is_final=False))
     if paid.run_seconds is not None:
-        word = " (predicted)" if paid.run_is_predicted else " (failed)" if paid.run_failed else ""
-        lines.append(_line(f"run{word}", paid.run_seconds, paid.run_usd))
+        lines.append(_line(f"run{word or ' (failed)' * paid.run_failed}", paid.run_seconds, paid.run_usd))
     if paid.beside_seconds > 0:
         label = "of which beside the search, counted once"
         lines.append(ReceiptLine(label=label, seconds=paid.beside_seconds, usd=None, is_part=True))
-    lines.append(_total(paid.total_seconds, paid.total_usd, is_final=is_final))
-    if paid.cap_seconds is not None or paid.cap_usd is not None:
-        lines.append(_line("cap", paid.cap_seconds, paid.cap_usd))
-        lines.append(_line("left", paid.left_seconds, paid.left_usd, is_sum=True))
-    return lines
+    if paid.run_is_predicted:
+        lines.append(_line("total (predicted)", paid.total_seconds, paid.total_usd, is_sum=True))
+    else:
+        lines.append(_total(paid.total_seconds, paid.total_usd, is_final=is_final))
+    return lines + _limits((paid.cap_seconds, paid.cap_usd), (paid.left_seconds, paid.left_usd), label=f"left{word}")
 
 
 def serving_lines(record: SearchRun) -> list[ReceiptLine]:
-    """Search, verifications, their total, and the limits."""
+    """Search, verifications, their total, and what remains of the limits."""
     paid = record.serve_findings.receipt
-    lines = [_line(_search(paid.trials, "load test", paid.failed), paid.search_seconds, paid.search_usd)]
+    lines = [_line(_search(paid, "load test"), paid.search_seconds, paid.search_usd)]
     for run in paid.earlier[:MOST_NAMED]:
         word = "failed" if run.ending is Ending.MOVED else restart_text(run)
         lines.append(_line(f"verification of {run.config}, {word}", run.seconds, run.usd))
@@ -65,21 +70,20 @@ def serving_lines(record: SearchRun) -> list[ReceiptLine]:
     if paid.run_seconds is not None:
         lines.append(_line("verification", paid.run_seconds, paid.run_usd))
     lines.append(_total(paid.total_seconds, paid.total_usd, is_final=record.status.is_final))
-    if paid.cap_usd is not None or paid.cap_seconds is not None:
-        lines.append(_line("cap", paid.cap_seconds, paid.cap_usd))
-    return lines
+    return lines + _limits((paid.cap_seconds, paid.cap_usd), (paid.left_seconds, paid.left_usd))
 
 
 def serverless_lines(record: EpochRun) -> list[ReceiptLine]:
-    """The training, the failed part of it, and what remains of the budget."""
+    """The epochs, the failed part of them, the total with the time between them, and what remains of the limits."""
     paid = record.serverless_findings.receipt
     lines = [_line("training", paid.training_seconds, paid.total_usd)]
     if record.failed_epochs:
         label = "of which failed"
         lines.append(ReceiptLine(label=label, seconds=paid.failed_seconds, usd=paid.failed_usd, is_part=True))
-    if paid.cap_usd is not None:
-        lines += [_line("budget", None, paid.cap_usd), _line("left", None, paid.left_usd, is_sum=True)]
-    return lines
+    lines.append(_total(paid.elapsed_seconds, paid.total_usd, is_final=record.status.is_final))
+    deadline = record.problem.goal.deadline_seconds
+    left = None if deadline is None else deadline - paid.elapsed_seconds
+    return lines + _limits((deadline, paid.cap_usd), (left, paid.left_usd))
 
 
 def receipt_rows(lines: Sequence[ReceiptLine]) -> Rows:
@@ -110,6 +114,15 @@ def _line(label: str, seconds: float | None, usd: Usd | None, *, is_sum: bool = 
     return ReceiptLine(label=label, seconds=seconds, usd=usd, is_sum=is_sum)
 
 
+def _limits(
+    cap: tuple[float | None, Usd | None], left: tuple[float | None, Usd | None], *, label: str = "left"
+) -> list[ReceiptLine]:
+    """(time, money) of the limits and what remains of them; nothing without limits."""
+    if cap == (None, None):
+        return []
+    return [_line("cap", *cap), _line(label, *left, is_sum=True)]
+
+
 def _further(attempts: Sequence[Attempt], noun: str) -> list[ReceiptLine]:
     """The attempts that have no line of their own, as one sum."""
     if not attempts:
@@ -118,8 +131,10 @@ def _further(attempts: Sequence[Attempt], noun: str) -> list[ReceiptLine]:
     return [_line(f"{len(attempts):,} more {noun}s", math.fsum(attempt.seconds for attempt in attempts), usd)]
 
 
-def _search(count: int, noun: str, failed: int) -> str:
-    return f"search ({plural(count, noun)}{f', {failed} failed' if failed else ''})"
+def _search(paid: Receipt, noun: str) -> str:
+    parts = [plural(paid.trials, noun), *[f"{paid.failed} failed"] * bool(paid.failed)]
+    parts += [f"{paid.interrupted} interrupted"] * bool(paid.interrupted)
+    return f"search ({', '.join(parts)})"
 
 
 def _total(seconds: float, usd: Usd, *, is_final: bool) -> ReceiptLine:

@@ -1,7 +1,7 @@
 """A training on functions as text: how it ended, epochs, receipt, and whether an instance would have been better."""
 
 from mlcd.report.origin import origin, origin_lines
-from mlcd.report.receipt_lines import serverless_lines
+from mlcd.report.receipt_lines import receipt_rows, serverless_lines
 from mlcd.report.text import Item, Line, Rows, Style, rendered
 from mlcd.report.thinning import MOST_LINES, ends, left_out_text
 from mlcd.run.run import EpochRun
@@ -71,13 +71,19 @@ def model_text(record: EpochRun) -> str:
     return f"The trained model: {record.model_file} (numpy.load)" if record.model_file else ""
 
 
+def ways_out(record: EpochRun) -> list[str]:
+    """What would have sufficed, one line each."""
+    return [f"Nearest way out: {way.text}" for way in record.relaxations]
+
+
 def serverless_verdict(record: EpochRun, *, width: int | None = None, colour: bool = False) -> str:
     """The whole answer, without a newline at its end."""
     ended = Style.ANSWER if record.is_target_reached else Style.PLAIN
     items = [*origin_lines(origin(record)), Line(goal_text(record)), Line(headline(record), ended)]
     if record.stopped:
         items.append(Line(f"Ended: {record.stopped}."))
-    if record.smallest_budget is not None:
+    items += [Line(text, Style.HEADING) for text in ways_out(record)]
+    if record.smallest_budget is not None and not record.relaxations:
         items.append(Line(f"Estimated smallest sufficient budget: {record.smallest_budget}."))
     if record.epoch_steps:
         items += [Line(), Line("Epochs", Style.HEADING), *_epochs(record, width), Line(), *_receipt(record)]
@@ -136,11 +142,10 @@ def _epochs(record: EpochRun, width: int | None) -> list[Item]:
 def _receipt(record: EpochRun) -> list[Item]:
     prices = record.problem.prices
     paid = record.serverless_findings.receipt
-    rows = [line.cells(missing="") for line in serverless_lines(record)]
-    head = f"Receipt (prices of {prices.name}, {prices.date.isoformat()})"
     sync = record.function_facts.sync
     tail = f"  {paid.calls:,} calls, {paid.repeated_calls:,} of them repeated; {sync}; scheduled by {record.strategy}"
-    return [Line(head, Style.HEADING), Rows(rows=rows, align="<>>", indent=2, has_heads=False), Line(tail)]
+    date = f"  prices of {prices.name}, {prices.date.isoformat()}"
+    return [receipt_rows(serverless_lines(record)), Line(tail), Line(date)]
 
 
 def _at(plan: PlainInstance) -> str:

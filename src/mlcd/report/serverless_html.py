@@ -3,7 +3,7 @@
 from mlcd.report.origin import origin
 from mlcd.report.page import NARROW, WIDE, Cell, Page, drawn, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serverless_lines
-from mlcd.report.serverless import epoch_cells, goal_text, headline, instances_text, model_text
+from mlcd.report.serverless import epoch_cells, goal_text, headline, instances_text, model_text, ways_out
 from mlcd.report.serverless_picture import serverless_picture
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.run.run import EpochRun
@@ -25,7 +25,11 @@ def serverless_html(record: EpochRun) -> str:
         footer=f"mlcd {record.version}",
         origin_word=word,
         origin_text=meaning,
-        leads=[text for text in (record.stopped, model_text(record), instances_text(record)) if text],
+        leads=[
+            text
+            for text in (record.stopped, *ways_out(record), model_text(record), instances_text(record))
+            if text
+        ],
     )
     tables = [receipt_table(serverless_lines(record))]
     if record.epoch_steps:

@@ -56,6 +56,8 @@ def _result(record: EpochRun) -> ServerlessJson:
         reached=found.is_target_reached,
         loss=record.epochs[-1].loss if record.epochs else None,
         smallest_budget_usd=record.smallest_budget,
+        ways_out=tuple(relaxation.text for relaxation in record.relaxations),
+        earlier_runs=record.function_facts.earlier,
         receipt=copied(ServerlessReceiptJson, found.receipt),
         epochs=tuple(_epoch(*each) for each in zip(record.epoch_steps, found.totals, strict=True)),
         instances=ServerlessInstancesJson(

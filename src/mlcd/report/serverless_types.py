@@ -138,6 +138,8 @@ class ServerlessJson:
     reached: Annotated[bool, "whether the target loss was reached"]
     loss: Annotated[float | None, "the last one"]
     smallest_budget_usd: Annotated[Money | None, "smallest sufficient budget, if the budget was too small"]
+    ways_out: Annotated[tuple[str, ...], "what would have sufficed, if the target was not reached"]
+    earlier_runs: Annotated[tuple[str, ...], "earlier runs of the same training that the scheduler learnt from"]
     receipt: Annotated[ServerlessReceiptJson, "what it took"]
     epochs: Annotated[tuple[ServerlessEpochJson, ...], "in order, including failed ones"]
     instances: Annotated[ServerlessInstancesJson, "whether plain machines would be better"]

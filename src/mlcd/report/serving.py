@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from mlcd.goal import Goal
 from mlcd.report.origin import LOCAL_SERVING
 from mlcd.report.receipt_lines import receipt_rows, serving_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
@@ -55,7 +56,11 @@ def _answer(record: SearchRun) -> list[Item]:
 
 def goal_text(record: SearchRun) -> str:
     """`most requests per dollar with p99 within 50 ms`."""
-    goal = record.problem.goal
+    return goal_words(record.problem.goal)
+
+
+def goal_words(goal: Goal) -> str:
+    """The same of a goal."""
     words = {"cost": "most requests per dollar", "time": "most requests per second"}[str(goal.minimize)]
     if goal.rate is not None:
         words = f"cheapest at {goal.rate:g} requests/s"

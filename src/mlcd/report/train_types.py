@@ -71,6 +71,7 @@ class TrainAttemptJson:
     node_metrics: Annotated[NodeMetricsJson | None, "by the cloud's own monitoring; null if it has none"]
     missing_outputs: Annotated[tuple[str, ...], "outputs of the job file that a finished training did not leave"]
     kept_folder: Annotated[str, "where the node's files are kept because of that; else empty"]
+    warning: Annotated[str, "what a finished training did otherwise than its job file says; else empty"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +105,7 @@ class TrainMeasuredJson:
     extended: Annotated[bool, "whether it was extended to become precise"]
     utilisation: Annotated[Amount | None, "share of the processors in use"]
     node_metrics: Annotated[NodeMetricsJson | None, "by the cloud's own monitoring; null if it has none"]
+    is_finished: Annotated[bool, "whether it did all of the work and left the outputs: no training followed"]
     noise_scale: Annotated[Amount | None, "of the gradients, in samples, if measured"]
     learned: Annotated[tuple[TrainLearnedJson, ...], "the metric over samples, if the job has a target"]
     run_seconds: Annotated[Seconds, "expected time of the whole training there"]
@@ -182,6 +184,16 @@ class TrainSettingsJson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainWatchJson:
+    """How a training is watched whose upper bound does not fit."""
+
+    chance: Annotated[float, "probability that it fits, when it was chosen"]
+    seconds: Annotated[Seconds, "after its start, when its own speed decides whether it stays"]
+    usd: Annotated[Money, "what it costs until then"]
+    fallback: Annotated[TrainPlanJson | None, "where it moves if it is too slow; null: it ends"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainChoiceJson:
     """The deployment recommended."""
 
@@ -192,6 +204,7 @@ class TrainChoiceJson:
     worst_usd: Annotated[Money, "upper bound of usd at settings.assurance"]
     seconds_interval: Interval | None
     usd_interval: MoneyInterval | None
+    watch: Annotated[TrainWatchJson | None, "how the training is watched; null if the upper bound fits the limits"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from mlcd.report.receipt_lines import receipt_rows, train_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.text_plot import text_plot
 from mlcd.report.thinning import MOST_LINES, MOST_NAMED, ends, left_out_text, listed
-from mlcd.report.wording import assurance_text, plural, speed_text
+from mlcd.report.wording import assurance_text, plural, sentence, speed_text, watch_text
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Receipt, RejectionReason, Saving
 from mlcd.run.header import ReusedTrial
@@ -19,6 +19,7 @@ from mlcd.trial.plan import Plan
 from mlcd.units import Usd, format_seconds
 
 TOP_PLANS = 5
+ALL_IN_TRIALS = "The trials did all of the work and left the outputs: no training was needed after them."
 _PLOT_COLUMNS = 72
 
 
@@ -53,12 +54,23 @@ def headline(record: SearchRun) -> list[str]:
 def _answer(record: SearchRun) -> list[Item]:
     asked = f"{record.problem.name}: {record.problem.goal}"
     ended = outcome(record)
-    is_unchosen = record.status in _UNCHOSEN or (record.status is Status.OVERRAN and record.final is None)
+    is_unchosen = record.status in _UNCHOSEN or is_given_up(record)
     choice = [] if record.choice is None or is_unchosen else _choice(record, record.choice)
     if record.status.is_final:
         style = Style.BAD if record.status is Status.OUTPUT_MISSING else Style.PLAIN
-        return [Line(asked), *choice, *(Line(text, style) for text in ended)]
+        warned = [Line(text, Style.BAD, is_wrapped=True) for text in end_warning(record)]
+        return [Line(asked), *choice, *(Line(text, style) for text in ended), *warned]
     return [Line(asked), *map(Line, ended), *choice]
+
+
+def end_warning(record: SearchRun) -> list[str]:
+    """What a training that is done did otherwise than its job file says, as a sentence; [] if nothing."""
+    return [f"WARNING: {record.final.warning}."] if record.final is not None and record.final.warning else []
+
+
+def is_given_up(record: SearchRun) -> bool:
+    """Whether a limit was broken before the work was done."""
+    return record.status is Status.OVERRAN and record.final is None and record.finished_trial is None
 
 
 _UNCHOSEN = (Status.INFEASIBLE, Status.NOTHING_FITS, Status.ALL_FAILED)
@@ -80,7 +92,7 @@ def outcome(record: SearchRun) -> list[str]:
         return [f"Every trial failed ({len(record.trials)} of {len(record.trials)}); nothing was trained."]
     if not record.status.is_final:
         return [_unfinished(record.status, record.run_id, trials)]
-    if record.status is Status.OVERRAN and record.final is None:
+    if is_given_up(record):
         return [f"The limit was broken before a training was finished: {_broken(record)}."]
     return _training_outcome(record) if record.choice else ["Nothing was chosen."]
 
@@ -104,7 +116,8 @@ def _missing_outputs(record: SearchRun, final: Attempt) -> list[str]:
     names = final.missing_outputs
     why = "listed under outputs in the job file, and not there when the training ended"
     lines = [f"MISSING: {', '.join(names)}: {why}."]
-    lines += ["The files of its node are kept; outputs are paths in this folder:", f"  {final.kept_folder}"]
+    lines += ["Everything that it wrote is kept: copy what you need from", f"  {final.kept_folder}"]
+    lines.append("Before the next run, correct `outputs`, or let the script write these paths in its working folder.")
     return [*lines, f"Search and training together broke the limit: {_broken(record)}."] if _broken(record) else lines
 
 
@@ -126,9 +139,12 @@ def _broken(record: SearchRun) -> str:
 def _choice(record: SearchRun, choice: Plan) -> list[Item]:
     sure = assurance_text(record.problem.assurance)
     known = record.train_findings.choice_intervals
-    trained = record.final or not record.status.is_final
+    trained = record.final or record.finished_trial or not record.status.is_final
     word = "Chosen" if trained and record.status is not Status.SEARCHED else "Train on"
     title = Line(f"{word}: {choice.config}", Style.ANSWER)
+    if record.finished_trial is not None:
+        took = f"{format_seconds(record.finished_trial.seconds)} and {record.finished_trial.usd}"
+        return [title, Line(f"  {ALL_IN_TRIALS} The last trial took {took}.", is_wrapped=True)]
     if known is None or known.is_exact:
         how = "predicted, not measured" if known is None else "measured without noise"
         return [title, Line(f"  {format_seconds(choice.seconds)}, {choice.usd}: {how}")]
@@ -136,7 +152,14 @@ def _choice(record: SearchRun, choice: Plan) -> list[Item]:
     seconds = f"{format_seconds(known.seconds[0])} .. {format_seconds(known.seconds[1])}"
     rows.append(["time", format_seconds(choice.seconds), seconds, format_seconds(choice.worst_seconds)])
     rows.append(["money", str(choice.usd), f"{known.usd[0]} .. {known.usd[1]}", str(choice.worst_usd)])
-    return [title, Rows(rows=rows, align="<>>>", indent=2)]
+    return [title, Rows(rows=rows, align="<>>>", indent=2), *_watched(record)]
+
+
+def _watched(record: SearchRun) -> list[Item]:
+    watch = record.verdict.watch if record.verdict else None
+    if watch is None:
+        return []
+    return [Line(f"  {sentence(watch_text(watch))}", hang=2, is_wrapped=True)]
 
 
 def _relaxations(record: SearchRun) -> list[Item]:
@@ -269,7 +292,7 @@ def _more(record: SearchRun) -> list[Item]:
         items.append(Line(f"The search ended: {record.stopped}."))
     items += [Line(note, hang=2, is_wrapped=True) for note in batch_notes(record)]
     done = record.train_findings.done_share
-    if done > 0:
+    if done > 0 and record.finished_trial is None:
         items.append(Line(f"The trials did {done:.0%} of the training: it continued from their checkpoint."))
     if record.outputs:
         items.append(Line(f"Outputs: {record.outputs}"))

@@ -1,7 +1,8 @@
 """How numbers are written: speeds, ratios, short durations, confidence. One form each for all reports."""
 
 from mlcd.run.attempt import Attempt, Ending
-from mlcd.units import percent_text, speed_text
+from mlcd.trial.watched import Watch
+from mlcd.units import format_seconds, percent_text, speed_text
 
 __all__ = [
     "assurance_text",
@@ -12,12 +13,23 @@ __all__ = [
     "short_seconds",
     "shortened",
     "speed_text",
+    "watch_text",
 ]
 
 
 def assurance_text(assurance: float) -> str:
     """`99.9999%`, `95%`: a probability with all its digits."""
     return f"{assurance * 100:.10f}".rstrip("0").rstrip(".") + "%"
+
+
+def watch_text(watch: Watch) -> str:
+    """How likely a watched training is to fit, and what happens if it does not."""
+    chance = f"{min(watch.chance, 0.999):.1%}".replace(".0%", "%")
+    after = f"if it is too slow after {format_seconds(watch.seconds)}"
+    if watch.fallback is None:
+        return f"expected to fit ({chance} likely), and nothing measured is certain to; {after}, it ends"
+    where = f"it moves to {watch.fallback.config}, whose upper bound fits"
+    return f"expected to fit ({chance} likely); {after}, {where}"
 
 
 def short_seconds(seconds: float) -> str:

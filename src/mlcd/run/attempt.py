@@ -56,6 +56,7 @@ class Attempt:
     node_metrics        what the cloud's own monitoring measured, if it has any
     missing_outputs     outputs that the job file names and the training did not leave, if it is done
     kept_folder         where the node's files are kept because of that
+    warning             what the job did otherwise than its file says, though it is done: half of the work
     """
 
     config: Config
@@ -72,6 +73,7 @@ class Attempt:
     node_metrics: NodeMetrics | None = None
     missing_outputs: tuple[str, ...] = ()
     kept_folder: str = ""
+    warning: str = ""
 
     @property
     def is_done(self) -> bool:

@@ -63,6 +63,7 @@ class Receipt:
     run_is_predicted  True if the training has not ended: the run and the totals are then predicted
     run_failed        True if the run ended before its work was done
     cap, left         the goal's limits, and what remains of them after the total (negative: broken)
+    interrupted       trials that the user interrupted; `failed` does not include them
     beside_seconds    the part of the trainings' time that is part of the search's too: it counts once in the total
     """
 
@@ -83,6 +84,7 @@ class Receipt:
     left_usd: Usd | None
     savings: tuple[Saving, ...] = ()
     beside_seconds: float = 0.0
+    interrupted: int = 0
 
     @property
     def sunk_usd(self) -> Usd:

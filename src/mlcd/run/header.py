@@ -1,5 +1,6 @@
 """The name of a run and how it was made: enough to repeat it."""
 
+import re
 from dataclasses import dataclass
 
 from mlcd.known.resemblance import Resemblance
@@ -82,3 +83,8 @@ class Header:
     serving: ServingFacts | None = None
     functions: FunctionFacts | None = None
     reused: tuple[ReusedTrial, ...] = ()
+
+
+def is_run_of(run_id: str, job: str) -> bool:
+    """Whether a run has the name that runs of this job get: the job's, and six hexadecimal digits."""
+    return run_id.startswith(f"{job}-") and re.fullmatch(r"[0-9a-f]{6}", run_id[len(job) + 1 :]) is not None

@@ -17,7 +17,7 @@ from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
 from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.trial import History
+from mlcd.trial.trial import History, Measurement
 from mlcd.units import Usd
 
 P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
@@ -190,6 +190,12 @@ class Run(Generic[P_co]):
     def final(self) -> Attempt | None:
         """The attempt that ended the run (done, failed or stopped); None while there is none."""
         return next((attempt for attempt in self.attempts if not attempt.ending.is_begun_again), None)
+
+    @property
+    def finished_trial(self) -> Measurement | None:
+        """The trial of this run that did all of the work and left the outputs; None while there is none."""
+        trials = (step.trial for step in self.trials)
+        return next((trial for trial in trials if isinstance(trial, Measurement) and trial.is_finished), None)
 
     @property
     def earlier(self) -> tuple[Attempt, ...]:

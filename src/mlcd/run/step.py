@@ -9,6 +9,7 @@ from mlcd.run.moment import Moment
 from mlcd.space import Config
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet
 from mlcd.trial.trial import Failure, Measurement, Trial
+from mlcd.trial.watched import Watch
 from mlcd.units import Usd
 
 Outcome = Measurement | Failure | Attempt | Epoch | FailedEpoch
@@ -30,12 +31,14 @@ class Request:
 
     reason        why this step, in words for the user
     usd_per_hour  the price used; None for an epoch, whose prices are in its problem
+    watch         how a training is watched that is not certain to fit; None for all else
     """
 
     role: Role
     authorisation: Authorisation
     reason: str = ""
     usd_per_hour: Usd | None = None
+    watch: Watch | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +52,7 @@ class Step:
     ended_seconds    when its outcome was recorded, on the run's clock; None while in flight, and in earlier versions
     started_moment   when it started, on all clocks; None in earlier versions
     ended_moment     when its outcome was recorded, likewise
+    watch            how a training is watched that is not certain to fit; None for all else, and in earlier versions
     """
 
     number: int
@@ -63,6 +67,7 @@ class Step:
     ended_seconds: float | None = None
     started_moment: Moment | None = field(default=None, compare=False)
     ended_moment: Moment | None = field(default=None, compare=False)
+    watch: Watch | None = None
 
     def __post_init__(self) -> None:
         if self.number < 1 or self.round < 1:

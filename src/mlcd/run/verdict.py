@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from mlcd.trial.plan import Plan
+from mlcd.trial.watched import Watch
 from mlcd.units import Usd
 
 
@@ -44,6 +45,7 @@ class Verdict:
     stopped          why it ended: a clause for the user
     search_seconds   time on the run's clock when that was decided
     choice           the configuration to train or serve on; None if nothing fits
+    watch            how the training there is watched, if it is expected to fit but not certain to; None if it is
     naive            configurations to compare the choice with
     relaxations      changes of the limits that would have helped, if nothing fits
     smallest_budget  serverless: the budget that the training would have needed, if it fell short and that is known
@@ -57,3 +59,4 @@ class Verdict:
     relaxations: tuple[Relaxation, ...] = ()
     smallest_budget: Usd | None = None
     instances: tuple[PlainInstance, ...] = ()
+    watch: Watch | None = None

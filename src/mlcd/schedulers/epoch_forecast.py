@@ -3,8 +3,11 @@
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from mlcd.functions import FunctionProblem
 from mlcd.models.epochs import PRIOR, EpochModel, EpochPrior, fit_epochs
+from mlcd.run.verdict import Relaxation
 from mlcd.schedulers.planning import PLANNING, Fleets, PlanningSettings, candidates, cheapest_usd
 from mlcd.trial.epoch import Epoch, RemainingEpochs
 from mlcd.units import Usd, format_seconds
@@ -12,13 +15,17 @@ from mlcd.units import Usd, format_seconds
 
 @dataclass(frozen=True, kw_only=True)
 class EpochForecast:
-    """The fit after the epochs so far, with the fleets that may come next."""
+    """The fit after the epochs so far, with the fleets that may come next.
+
+    time_deviation  of the logarithm of an epoch's time before one was measured; 0 after that
+    """
 
     model: EpochModel
     fleets: Fleets
     smallest_mb: float
     cheapest_usd: float
     spent_usd: float
+    time_deviation: float
     least_share: float = 1.0
     settings: PlanningSettings = PLANNING
 
@@ -60,24 +67,77 @@ class EpochForecast:
             smallest_mb=smallest,
             cheapest_usd=cheapest,
             spent_usd=spent,
+            time_deviation=0.0 if history or prior.measured else prior.seconds_per_sample[1],
             least_share=least_share,
             settings=settings,
         )
 
     def is_hopeless(self, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> bool:
-        """Whether what remains cannot pay for the remaining epochs, even if fewer are needed than predicted.
+        """Whether money or time that remains is too little for the remaining epochs, even if fewer are needed.
 
-        False before two epochs, unless earlier runs are known: the first shows the cost, the second the progress.
+        Before two epochs only a gross shortage counts, unless earlier runs are known: the first shows time and cost of
+        an epoch, the second the progress.
         """
         if not (self.fleets.most_share >= self.least_share).any():
             return True
-        share = self.model.epochs_left_deviation / max(self.model.epochs_left, 1.0)
-        if sum(e.fleet.share for e in history) < 2 and share > self.settings.known_epochs_share:
-            return False
-        optimism = 1 - min(0.5, 2 * share) - 0.05
-        if self._fewest_epochs() * optimism > remaining.epochs:
+        optimism = self._optimism(history)
+        if not self._is_unknown(history) and self._fewest_epochs() * optimism > remaining.epochs:
+            return True
+        if self.is_late(history, remaining):
             return True
         return remaining.usd is not None and self.cheapest_usd * optimism > remaining.usd.dollars
+
+    def is_late(self, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> bool:
+        """Whether the deadline comes before the target, even with the fastest fleet and fewer epochs than predicted."""
+        return remaining.seconds is not None and self._fewest_seconds() * self._optimism(history) > remaining.seconds
+
+    def _epochs_deviation(self) -> float:
+        """The deviation of the remaining epochs, as a share of them."""
+        return self.model.epochs_left_deviation / max(self.model.epochs_left, 1.0)
+
+    def _is_unknown(self, history: tuple[Epoch, ...]) -> bool:
+        """Whether neither two epochs nor earlier runs show how many epochs are needed."""
+        return (
+            sum(e.fleet.share for e in history) < 2 and self._epochs_deviation() > self.settings.known_epochs_share
+        )
+
+    def _optimism(self, history: tuple[Epoch, ...]) -> float:
+        """The fewest epochs, or the least time and cost, that are plausible, over the predicted ones."""
+        share = self._epochs_deviation()
+        if not self._is_unknown(history):
+            return 1 - min(0.5, 2 * share) - 0.05
+        sigmas = self.settings.unknown_sigmas if self.time_deviation else self.settings.measured_sigmas
+        return math.exp(-sigmas * math.hypot(share, self.time_deviation))
+
+    def relaxations(self, problem: FunctionProblem, remaining: RemainingEpochs) -> tuple[Relaxation, ...]:
+        """The budget or the deadline, or both, with which the training would probably reach its target.
+
+        Each `budget_factor` times what one fleet is predicted to take, above what is spent already.
+        """
+        usable = (self.fleets.memory_mb >= self.smallest_mb) & np.isfinite(self.fleets.usd)
+        epochs = self.model.epochs_left / self.model.usual_gain(self.fleets.functions) * self.settings.budget_factor
+        usd, seconds = (epochs * self.fleets.usd)[usable], (epochs * self.fleets.seconds)[usable]
+        if not len(usd):
+            return ()
+        goal = problem.goal
+        usd_left = math.inf if remaining.usd is None else remaining.usd.dollars
+        seconds_left = math.inf if remaining.seconds is None else remaining.seconds
+        in_time, payable = seconds <= seconds_left, usd <= usd_left
+        if (in_time & payable).any():
+            return ()
+        spent = 0.0 if goal.budget is None else goal.budget.dollars - usd_left
+        elapsed = 0.0 if goal.deadline_seconds is None else goal.deadline_seconds - seconds_left
+        answers = []
+        if in_time.any():
+            answers.append(relaxation(budget=spent + float(usd[in_time].min())))
+        if payable.any():
+            answers.append(relaxation(seconds=elapsed + float(seconds[payable].min())))
+        if not answers:
+            cheapest = int(usd.argmin())
+            answers.append(
+                relaxation(budget=spent + float(usd[cheapest]), seconds=elapsed + float(seconds[cheapest]))
+            )
+        return tuple(answers)
 
     def _fewest_epochs(self) -> float:
         """Epochs to the target with the fleet that gains most per epoch."""
@@ -110,8 +170,7 @@ class EpochForecast:
         if problem.goal.budget is not None and dollars * margin < problem.goal.budget.dollars:
             # The budget was sufficient but was spent elsewhere; report what is missing.
             dollars = self.spent_usd + self.cheapest_usd
-        step = 10 ** math.floor(math.log10(dollars) - 1)
-        return Usd.of(round(math.ceil(dollars * margin / step) * step, 6))
+        return Usd.of(_rounded_up(dollars * margin))
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """What is missing, as a clause without a full stop."""
@@ -139,6 +198,21 @@ class EpochForecast:
     def _deadline_binds(self, seconds: float) -> bool:
         """Whether the deadline is the binding limit: the fastest fleet would need more than `seconds`."""
         return self._fewest_seconds() * self.settings.time_margin > seconds
+
+
+def relaxation(*, budget: float | None = None, seconds: float | None = None) -> Relaxation:
+    """What would probably have sufficed, in dollars and seconds, rounded up to two digits."""
+    usd = None if budget is None else Usd.of(_rounded_up(budget))
+    deadline = None if seconds is None else math.ceil(_rounded_up(seconds))
+    needs = [f"a budget of about {usd}"] if usd is not None else []
+    needs += [f"a deadline of about {format_seconds(deadline)}"] if deadline is not None else []
+    return Relaxation(text=f"{' and '.join(needs)} would probably suffice", budget=usd, deadline_seconds=deadline)
+
+
+def _rounded_up(value: float) -> float:
+    """Up to two digits."""
+    step = 10 ** math.floor(math.log10(value) - 1)
+    return round(math.ceil(value / step) * step, 6)
 
 
 def _about(epochs: float) -> str:

@@ -43,6 +43,8 @@ def keep(
     fleets = outlook.fleets if memory_mb is None else only_memory(problem, outlook, remaining, memory_mb)
     if fleet is None and len(history) not in (0, 2):
         fleet = history[-1].fleet
+    if outlook.is_late(history, remaining):
+        return None
     if fleet is not None and _can_continue(problem, outlook, remaining, fleet):
         return fleet
     if outlook.is_hopeless(history, remaining):

@@ -10,6 +10,10 @@ from mlcd.schedulers.parts import MPC, MpcSettings, next_part
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, Fleet, RemainingEpochs
 from mlcd.units import Usd
 
+LARGEST_LEAST_PART = 0.25
+"""Parts that fall short of the target one after another grow up to this share of an epoch; a larger one would go far
+past the target more often than it saves a barrier."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Mpc:
@@ -20,6 +24,7 @@ class Mpc:
     """
 
     name: ClassVar[str] = "mpc"
+    given: ClassVar[tuple[str, ...]] = ("prior",)
     settings: MpcSettings = MPC
     prior: EpochPrior = PRIOR
     seed: int = 0
@@ -30,7 +35,12 @@ class Mpc:
         if outlook.is_hopeless(history, remaining):
             return None
         passes = sum(epoch.fleet.share for epoch in history)
-        return next_part(problem, outlook.model, remaining, outlook.fleets, passes=passes, settings=self.settings)
+        least = 0.0
+        if passes >= 1 and history[-1].fleet.share < 1:  # the last part was cut to reach the target, and fell short
+            least = min(LARGEST_LEAST_PART, self.settings.part_growth * history[-1].fleet.share)
+        return next_part(
+            problem, outlook.model, remaining, outlook.fleets, passes=passes, least=least, settings=self.settings
+        )
 
     def ending(self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs) -> str:
         """What is missing, by the model."""

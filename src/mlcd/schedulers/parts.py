@@ -99,6 +99,7 @@ def next_part(
     fleets: Fleets,
     *,
     passes: float,
+    least: float = 0.0,
     settings: MpcSettings = MPC,
 ) -> Fleet | None:
     """The first fleet of the best plan, with its share of an epoch; None if nothing is payable.
@@ -106,6 +107,7 @@ def next_part(
     If no plan fits by the model, which may be wrong, a frugal fleet.
 
     passes  epochs done, parts counted by their share
+    least   the smallest share to run, if that is payable: more than the last part, if that fell short of the target
     """
     need = model.epochs_left / model.gain(fleets.functions, np.array(model.stage))
     usable = fleets.most_share >= np.clip(need, LEAST_SHARE, settings.plannable_share)
@@ -121,7 +123,7 @@ def next_part(
             first = _other_size(fleets, usable, first, model.times.memory_mb, settings.memory_gap)
         share = settings.part_growth * passes if passes else LEAST_SHARE
     share = min(share, float(need[first])) if settings.cut_last else share
-    share = max(share, _least_share(problem, model, fleets, first, settings))
+    share = max(share, least, _least_share(problem, model, fleets, first, settings))
     return fleets.fleet(first, min(share, float(fleets.most_share[first]), remaining.epochs))
 
 
@@ -134,6 +136,8 @@ def _with_fewer(fleets: Fleets, usable: NDArray[np.bool_], first: int, divisor: 
 
 def _other_size(fleets: Fleets, usable: NDArray[np.bool_], first: int, measured_mb: Floats, gap: float) -> int:
     """The usable fleet with as many functions as `first` and the size farthest from any measured one; else `first`."""
+    if not usable.any():
+        return first
     largest = fleets.memory_mb[usable].max()
     alike = usable & (fleets.functions == fleets.functions[first]) & (fleets.memory_mb >= 0.45 * largest)
     if not alike.any() or not len(measured_mb):

@@ -55,6 +55,14 @@ class PlanningSettings:
     """A prior whose epochs are this certain comes from earlier runs: it may refuse a budget before the first epoch. The
     general prior has 0.45, one from earlier runs 0.03."""
 
+    unknown_sigmas: float = 5.0
+    """Before anything was measured, a limit is refused only if a training this many standard deviations quicker than
+    expected would break it. Logistic regression on this machine took a 23rd of the prior's time, 3.8 of them
+    (examples/serverless/ctr.yaml)."""
+
+    measured_sigmas: float = 3.0
+    """The same after the first part, which shows the time of an epoch, before the loss shows how many it takes."""
+
     @property
     def last_price(self) -> float:
         """The planned price of the last epoch over its predicted price."""

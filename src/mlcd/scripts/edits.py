@@ -37,7 +37,7 @@ def saved_files(source: Source) -> tuple[str, ...]:
     for call in source.calls("save", "save_model", "save_pretrained", "save_weights", "save_checkpoint"):
         for arg in call.args:
             name = text_constant(arg)
-            if name and not name.startswith("~") and _is_inside(PurePosixPath(name)):
+            if name and name.isprintable() and not name.startswith("~") and _is_inside(PurePosixPath(name)):
                 found[name] = None
     return tuple(found)
 

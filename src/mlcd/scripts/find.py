@@ -1,7 +1,9 @@
 """Find the script that trains."""
 
 import ast
+import os
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 
 from mlcd.errors import BadInput
@@ -15,6 +17,11 @@ MOST_BYTES = 2**20
 """A larger file is no script that somebody wrote."""
 MOST_FILES = 500
 """Scripts that are read in one folder."""
+MOST_TOTAL_BYTES = 8 * 2**20
+"""Of all of them together: reading 1 MiB of Python takes a second."""
+MOST_FOLDERS = 2_000
+MOST_ENTRIES = 10_000
+"""Of one folder."""
 DEPTH = 3
 """Folders below the first that are looked into."""
 SKIPPED = frozenset(("node_modules", "site-packages", "build", "dist", "tests", "test", "__pycache__"))
@@ -51,37 +58,51 @@ def _rank(path: Path) -> int:
 
 
 def _files(folder: Path, depth: int) -> Iterator[Path]:
-    seen = 0
+    seen = size = folders = 0
     waiting = [(folder, depth)]
-    while waiting:
+    while waiting and folders < MOST_FOLDERS:
         here, left = waiting.pop(0)
-        try:
-            entries = sorted(here.iterdir())
-        except OSError:
-            continue
-        for entry in entries:
-            if entry.name.startswith(".") or entry.is_symlink() or entry.name in SKIPPED:
-                continue
-            if entry.is_dir() and left and not (entry / "pyvenv.cfg").exists():
-                waiting.append((entry, left - 1))
-            elif entry.suffix == ".py" and entry.is_file() and not entry.name.startswith("test_"):
+        folders += 1
+        for entry in _entries(here):
+            if entry.is_dir(follow_symlinks=False):
+                if left and not (here / entry.name / "pyvenv.cfg").exists():
+                    waiting.append((here / entry.name, left - 1))
+            elif entry.name.endswith(".py") and not entry.name.startswith("test_"):
                 seen += 1
-                if seen > MOST_FILES:
+                size += entry.stat(follow_symlinks=False).st_size
+                if seen > MOST_FILES or size > MOST_TOTAL_BYTES:
                     return
-                yield entry
+                yield here / entry.name
+
+
+def _entries(folder: Path) -> "list[os.DirEntry[str]]":
+    """The folders and plain files that may be looked into, in the order of their names; [] where it cannot be read."""
+    try:
+        with os.scandir(folder) as found:
+            plain = [
+                entry
+                for entry in islice(found, MOST_ENTRIES)
+                if not entry.name.startswith(".") and entry.name not in SKIPPED
+                if entry.is_dir(follow_symlinks=False) or entry.is_file(follow_symlinks=False)
+            ]
+    except OSError:
+        return []
+    return sorted(plain, key=lambda entry: entry.name)
 
 
 def _read(path: Path) -> TrainingScript | None:
     try:
         text = read_named(path, most_bytes=MOST_BYTES).decode("utf-8-sig")
-        tree = ast.parse(text)
+        source = Source(text, ast.parse(text))
+        return library_script(path, source) or pytorch_script(path, source)
     except OSError as error:
         raise BadInput(f"--script: {path}: {error.strerror or error}") from error
     except Malformed as error:
         raise BadInput(f"--script: {path} {error.problem}") from error
-    except (UnicodeDecodeError, ValueError, RecursionError) as error:
+    except (UnicodeDecodeError, ValueError) as error:
         raise BadInput(f"--script: {path} is not a Python script in UTF-8") from error
+    except (RecursionError, MemoryError) as error:  # the parser's own answer to deep nesting
+        raise BadInput(f"--script: {path} is not a script that can be read: it is nested too deep") from error
     except SyntaxError as error:
-        raise BadInput(f"--script: {path}:{error.lineno}: is not Python: {error.msg}") from error
-    source = Source(text, tree)
-    return library_script(path, source) or pytorch_script(path, source)
+        line = f":{error.lineno}:" if error.lineno else ""
+        raise BadInput(f"--script: {path}{line} is not Python: {error.msg}") from error

@@ -1,6 +1,7 @@
 """A script with its own PyTorch loop: the lines that report its steps, share it over nodes and keep its work."""
 
 import ast
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,36 +26,41 @@ def pytorch_script(path: Path, source: Source) -> TrainingScript | None:
     call = _loader_call(source, loader)
     batch = None if call is None else keyword(call, "batch_size") or (call.args[1] if len(call.args) > 1 else None)
     dataset = None if call is None else keyword(call, "dataset") or (call.args[0] if call.args else None)
+    if call is None and (slices := _slices(loader)) is not None:
+        dataset, batch = slices
     found = TrainingScript(
         path=path,
         source=source.text,
         framework=Framework.PYTORCH,
         line=loop.lineno,
         batch=source.number(batch),
-        epochs=_epochs(source, loop),
-        samples=source.size(dataset),
+        epochs=_epoch_count(source, _epochs(source, loop)),
+        samples=source.size(dataset) or source.number(dataset),
         outputs=saved_files(source),
         is_ready=ready,
         keeps_work=ready and any(source.calls("checkpoint")),
         several_nodes=any(source.calls("parallel", *DISTRIBUTED)),
     )
-    return found if ready else _with_edits(found, source, loader, call, batch)
+    return found if ready else _with_edits(found, source, loop, call, batch)
 
 
 def _with_edits(
     found: TrainingScript,
     source: Source,
-    loader: ast.expr,
+    loop: ast.For,
     call: ast.Call | None,
     batch: ast.expr | None,
 ) -> TrainingScript:
+    loader = _loader(source, loop)
     edits: list[Edit] = []
     notes: list[str] = []
     own = found.several_nodes
     model, optimizer, statement = _optimizer(source)
     shared = "" if own or not model or call is None or batch is None else _shared_loader(source, call, batch)
     inner = shared if shared and loader is call else source.segment(loader)
-    wrapped = _replaced(source, loader, f"mlcd.steps({inner})", "mlcd watches this loop")
+    # The batch of a script that shares its work by itself is that of one process.
+    size = f", batch_size={source.segment(batch)}" if batch and not own and source.sees(loop, batch) else ""
+    wrapped = _replaced(source, loader, f"mlcd.steps({inner}{size})", "mlcd watches this loop")
     if wrapped is None:
         notes.append(f"line {loader.lineno}: write mlcd.steps(...) around what the loop goes over")
     else:
@@ -69,6 +75,9 @@ def _with_edits(
         new = f"{pad}mlcd.torch.checkpoint(model={model}, optimizer={optimizer})"
         after = (statement.end_lineno or statement.lineno) + 1
         edits.append(Edit(line=after, last=after - 1, new=(new,), why="keeps the work of trials"))
+        numbered = _numbered(source, loop)
+        edits += numbered[0]
+        notes += numbered[1]
     if not own and model:
         divided = _replaced(source, call, shared) if shared and call is not None else None
         if divided is None:
@@ -141,21 +150,64 @@ def _loader_call(source: Source, loader: ast.expr) -> ast.Call | None:
     return made[0] if len(made) == 1 else None
 
 
-def _epochs(source: Source, loop: ast.For) -> int | None:
-    """The length of the `for ... in range(N)` around the loop, or around the call of its function."""
+def _slices(loader: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    """(samples, batch) of a loop over `range(0, SAMPLES, BATCH)`, which takes its batches by their places."""
+    is_range = isinstance(loader, ast.Call) and last_name(loader.func) == "range" and len(loader.args) == 3
+    return (loader.args[1], loader.args[2]) if isinstance(loader, ast.Call) and is_range else None
+
+
+def _outer_loops(source: Source, loop: ast.For) -> Iterator[ast.For | ast.While]:
+    """The loops around the loop, or around the call of its function, innermost first."""
     starts: list[ast.AST] = [loop]
     starts += [
         call for node in source.around(loop) if isinstance(node, ast.FunctionDef) for call in source.calls(node.name)
     ]
     for start in starts:
         for node in source.around(start):
-            if isinstance(node, ast.For) and isinstance(node.iter, ast.Call) and last_name(node.iter.func) == "range":
-                ends = [source.number(arg) for arg in node.iter.args]
-                if len(ends) == 1:
-                    return ends[0]
-                if len(ends) > 1 and ends[1] is not None:  # range(1, N + 1) is not plain; range(0, N) is
-                    return ends[1] - (ends[0] or 0)
+            if isinstance(node, ast.For | ast.While):
+                yield node
+
+
+def _epochs(source: Source, loop: ast.For) -> ast.Call | None:
+    """The `range(N)` or `mlcd.epochs(N)` of the loop around the loop, also inside tqdm and the like."""
+    for outer in _outer_loops(source, loop):
+        found = outer.iter if isinstance(outer, ast.For) else None
+        while isinstance(found, ast.Call) and last_name(found.func) in WRAPPERS and found.args:
+            found = found.args[0]
+        if isinstance(found, ast.Call) and last_name(found.func) in ("range", "epochs"):
+            return found
     return None
+
+
+def _epoch_count(source: Source, call: ast.Call | None) -> int | None:
+    """How many epochs `range(...)` or `mlcd.epochs(...)` gives, where the text says it."""
+    if call is None:
+        return None
+    first = call.args[0] if call.args else None
+    if last_name(call.func) == "epochs" and isinstance(first, ast.Call) and last_name(first.func) == "range":
+        return _epoch_count(source, first)
+    ends = [source.number(arg) for arg in call.args]
+    if len(ends) == 1:
+        return ends[0]
+    if len(ends) > 1 and ends[1] is not None:  # range(1, N + 1) is not plain; range(0, N) is
+        return ends[1] - (ends[0] or 0)
+    return None
+
+
+def _numbered(source: Source, loop: ast.For) -> tuple[list[Edit], list[str]]:
+    """The edit that lets the epochs of an outer loop continue after a checkpoint, or a note that it is needed."""
+    call, why = _epochs(source, loop), "epochs continue after a checkpoint"
+    if call is not None and not call.keywords:
+        plain = len(call.args) == 1 and not isinstance(call.args[0], ast.Starred)
+        inner = source.segment(call.args[0]) if plain else source.segment(call)
+        edit = _replaced(source, call, f"mlcd.epochs({inner})", why)
+        if edit is not None:
+            return [edit], []
+    outer = next(_outer_loops(source, loop), None)
+    if outer is None:
+        return [], []
+    again = f"line {outer.lineno}: this loop starts again after a checkpoint"
+    return [], [f"{again}; write `for epoch in mlcd.epochs(N)`, which continues with the right epoch"]
 
 
 def _optimizer(source: Source) -> tuple[str, str, ast.stmt | None]:

@@ -5,6 +5,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from mlcd.scripts.script import NEWLINES, python_lines
+
 KNOWN_SIZES = {
     "MNIST": 60_000,
     "FashionMNIST": 60_000,
@@ -16,6 +18,8 @@ KNOWN_SIZES = {
     "STL10": 5_000,
 }
 """Training samples of torchvision's datasets, by class (the datasets' own pages, 2026-08)."""
+MOST_COUNTED = 10**12
+"""A larger number is no batch, no epochs and no samples."""
 MADE = ("randn", "rand", "zeros", "ones", "randint")
 """Functions of PyTorch and NumPy whose first argument is the number of samples."""
 
@@ -30,7 +34,7 @@ class Source:
     @cached_property
     def lines(self) -> list[str]:
         """Its lines, without ends."""
-        return self.text.splitlines()
+        return [line.rstrip(NEWLINES) for line in python_lines(self.text)]
 
     @cached_property
     def nodes(self) -> list[ast.AST]:
@@ -76,6 +80,19 @@ class Source:
         line = self.lines[statement.lineno - 1]
         return line[: len(line) - len(line.lstrip())]
 
+    def sees(self, place: ast.AST, expression: ast.expr) -> bool:
+        """Whether every name in the expression is defined where `place` is: in the same function, or at the top."""
+        inside = next((node for node in self.around(place) if isinstance(node, ast.FunctionDef)), None)
+        for name in {node.id for node in ast.walk(expression) if isinstance(node, ast.Name)}:
+            stores = [
+                n for n in self.nodes if isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store)
+            ]
+            homes = {next((n for n in self.around(s) if isinstance(n, ast.FunctionDef)), None) for s in stores}
+            arguments = [] if inside is None else [arg.arg for arg in (*inside.args.args, *inside.args.kwonlyargs)]
+            if name not in arguments and inside not in homes and None not in homes:
+                return False
+        return True
+
     def assigned(self, name: str) -> ast.expr | None:
         """The value of the first assignment to a name."""
         for node in self.nodes:
@@ -88,7 +105,7 @@ class Source:
         if node is None or depth > 4:
             return None
         if isinstance(node, ast.Constant):
-            return node.value if type(node.value) is int and node.value > 0 else None
+            return node.value if type(node.value) is int and 0 < node.value <= MOST_COUNTED else None
         if isinstance(node, ast.Name):
             return self.number(self.assigned(node.id), depth + 1)
         if isinstance(node, ast.Attribute):
@@ -113,6 +130,8 @@ class Source:
             return self.size(self.assigned(node.id), depth + 1)
         if isinstance(node, ast.Call):
             name = last_name(node.func)
+            if name == "len" and node.args:
+                return self.size(node.args[0], depth + 1)
             if name in KNOWN_SIZES:
                 return KNOWN_SIZES[name]
             if name in MADE and node.args:

@@ -1,9 +1,17 @@
 """What was found in a training script, and the changes that make it a job of mlcd."""
 
+import io
 from dataclasses import dataclass
 from difflib import unified_diff
 from enum import StrEnum
 from pathlib import Path
+
+NEWLINES = "\r\n"
+
+
+def python_lines(text: str) -> list[str]:
+    """The lines that Python numbers, with their ends; `str.splitlines` also ends lines at form feeds and the like."""
+    return list(io.StringIO(text, newline=""))
 
 
 class Framework(StrEnum):
@@ -61,14 +69,15 @@ class TrainingScript:
     @property
     def edited(self) -> str:
         """The script with all changes made."""
-        lines = self.source.splitlines()
+        lines = python_lines(self.source)
+        end = next((end for end in ("\r\n", "\n", "\r") if lines and lines[0].endswith(end)), "\n")
+        if lines and not lines[-1].endswith(("\n", "\r")):
+            lines[-1] += end
         for edit in sorted(self.edits, key=lambda edit: (edit.line, edit.last), reverse=True):
-            lines[edit.line - 1 : edit.last] = edit.new
-        return "\n".join(lines) + "\n"
+            lines[edit.line - 1 : edit.last] = [f"{line}{end}" for line in edit.new]
+        return "".join(lines)
 
     def diff(self) -> str:
         """The changes as a unified diff; "" for none."""
-        before, after = self.source.splitlines(keepends=True), self.edited.splitlines(keepends=True)
-        if before and not before[-1].endswith("\n"):
-            before[-1] += "\n"
+        before, after = ([f"{line.rstrip(NEWLINES)}\n" for line in python_lines(t)] for t in (self.source, self.edited))
         return "".join(unified_diff(before, after, str(self.path), str(self.path), n=1))

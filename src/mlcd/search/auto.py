@@ -34,6 +34,11 @@ class Auto(MeasuredStrategy):
     name: ClassVar[str] = "auto"
     settings: AutoSettings = DEFAULTS
 
+    @property
+    def watched(self) -> bool:
+        """See Watching."""
+        return self.settings.watched
+
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The best by net value. Each one assumes that those before it go as expected."""
         candidates = open_rows(problem, history, remaining, memory=self.settings.memory)

@@ -42,14 +42,15 @@ def choice_now(problem: Problem, history: History, remaining: Remaining, *, watc
     if remaining.training is not None or not watched:
         return certain
     better = best_watched(problem, history, remaining, plan)
-    if better is None or (plan is None and better.chance < SURE):
+    watch = None if better is None else better.watch
+    if better is None or watch is None or (plan is None and watch.chance < SURE):
         return certain
     bound = np.exp(KEPT_SIGMAS * problem.noise)
     kept = replace(better.plan, worst_seconds=better.plan.seconds * bound, worst_usd=better.plan.usd * bound)
     gives_up = ~_leaves(problem, remaining, kept.worst_usd, kept.worst_seconds)
-    if better.fallback is not None:
-        back = better.fallback
-        gives_up |= ~_leaves(problem, remaining, back.worst_usd + better.usd, back.worst_seconds + better.seconds)
+    if watch.fallback is not None:
+        back = watch.fallback
+        gives_up |= ~_leaves(problem, remaining, back.worst_usd + watch.usd, back.worst_seconds + watch.seconds)
     return ChoiceNow(plan=plan or kept, value=better.value(problem), gives_up=gives_up, certain=plan is not None)
 
 

@@ -45,6 +45,21 @@ class Elastic(Protocol):
         ...
 
 
+@runtime_checkable
+class Watching(Protocol):
+    """A strategy that says whether its trainings are watched (mlcd.trial.watched); those of others are not."""
+
+    @property
+    def watched(self) -> bool:
+        """Whether a training may start where it is expected to fit but not certain to."""
+        ...
+
+
+def is_watched(strategy: Strategy) -> bool:
+    """Whether the trainings of this strategy are watched: `Problem.watched` of its runs."""
+    return isinstance(strategy, Watching) and strategy.watched
+
+
 @dataclass(frozen=True, kw_only=True)
 class MeasuredStrategy:
     """What most strategies share: a seed, and the best measured deployment that fits as the answer."""

@@ -69,6 +69,16 @@ MARK = re.compile(r"\.? CHANGE THIS")
 """Ends the comment of a value that only the user knows; removed where it was found."""
 
 
+def marked(text: str) -> tuple[tuple[int, str], ...]:
+    """(line, field) of each value of a job file that is still marked CHANGE THIS."""
+    found = []
+    for number, line in enumerate(text.splitlines(), start=1):
+        code, _, comment = line.partition("#")
+        if MARK.search(f" {comment}") and code.strip():
+            found.append((number, code.partition(":")[0].strip()))
+    return tuple(found)
+
+
 def template(name: str | None = None, kind: str = "simulated", **found: str) -> str:
     """A commented job file of this kind for a job called `name`.
 

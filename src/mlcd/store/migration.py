@@ -1,7 +1,7 @@
 """Migrates a home of an earlier schema to today's: when it is first opened, in one transaction.
 
 Schemas 2 to 5 are version 0.1's, with other tables. Schema 6 had the values of environment variables in the job's text
-and no digests.
+and no digests. Schema 7 had the count of a run's rows in its statuses, and no watched trainings.
 
 Before any change, the database is copied to `mlcd.sqlite3.schemaN.bak`, without those values. If the process is killed
 at any point, the home is either still the old one or completely the new one, and a copy of that name is always
@@ -24,12 +24,24 @@ from mlcd.spec.env_values import without_env_values
 from mlcd.store.backups import copy_database, remove, sync
 from mlcd.store.damage import damaged_run
 from mlcd.store.from_0_1 import OldRun, Row, converted
-from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, count_rows, seal
+from mlcd.store.rows import (
+    COUNTS,
+    DIGEST,
+    FACTS,
+    TABLES,
+    UNREADABLE,
+    DamagedRow,
+    checked,
+    count_rows,
+    digest,
+    seal,
+    set_count,
+)
 from mlcd.trial.outcome import Status
 
 FIRST_SCHEMA = 2
 """The oldest schema that can be migrated."""
-_LAST_0_1, _NO_DIGESTS = 5, 6
+_LAST_0_1, _NO_DIGESTS, _COUNTS_IN_STATUSES = 5, 6, 7
 _BUSY_SECONDS = 1.0
 """A lock held for longer means that a process works on the run; `mlcd runs` holds each lock only briefly."""
 _OLD = "old_"
@@ -45,16 +57,18 @@ _CALL_COLUMNS = (
 
 
 def schema_in(db: sqlite3.Connection) -> int | None:
-    """The schema that the tables are of, if it can be told: 0 for no table, 6, 7 or later; None for version 0.1's."""
+    """The schema that the tables are of, if it can be told: 0 for no table, 6, 7 or 8; None for version 0.1's."""
     found = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
     if not found:
         return 0
     if "trials_started" in found:
         return None
-    if not found >= set(TABLES):
+    if not found >= set(FACTS):
         return -1
+    if COUNTS in found:
+        return _COUNTS_IN_STATUSES + 1
     columns = {row["name"] for row in db.execute("PRAGMA table_info(runs)").fetchall()}
-    return _NO_DIGESTS + 1 if DIGEST in columns else _NO_DIGESTS
+    return _COUNTS_IN_STATUSES if DIGEST in columns else _NO_DIGESTS
 
 
 def migrate(
@@ -68,6 +82,36 @@ def migrate(
     """
     _refuse_live_runs(db, path.parent)
     _back_up(path, path.with_name(f"{path.name}.schema{version}.bak"))
+    if version == _COUNTS_IN_STATUSES:
+        _from_7(db, create_tables)
+    else:
+        _from_6(db, path, version, create_tables)
+    for backup in path.parent.glob(f"{path.name}.schema*.bak"):
+        _strip_backup(backup)
+    close_tree(path.parent / "work")
+
+
+def _from_7(db: sqlite3.Connection, create_tables: Callable[[sqlite3.Connection], None]) -> None:
+    """Move the count of a run's rows from its statuses to a table. A row that is damaged, or missing, stays so."""
+    _add_columns(db, create_tables)
+    for (run_id,) in db.execute("SELECT run_id FROM runs").fetchall():
+        count = count_rows(db, run_id)
+        statuses = db.execute("SELECT * FROM statuses WHERE run_id = ? ORDER BY id", (run_id,)).fetchall()
+        for row in statuses[-1:]:
+            expected = dict(row).get("row_count")
+            count = max(count, expected) if isinstance(expected, int) else count
+        for row in statuses:
+            with suppress(DamagedRow):
+                kept = {name: value for name, value in checked(dict(row)).items() if name not in ("row_count", DIGEST)}
+                db.execute(f"UPDATE statuses SET {DIGEST} = ? WHERE id = ?", (digest(kept), row["id"]))  # noqa: S608
+        set_count(db, run_id, count)
+    db.execute("ALTER TABLE statuses DROP COLUMN row_count")
+
+
+def _from_6(
+    db: sqlite3.Connection, path: Path, version: int, create_tables: Callable[[sqlite3.Connection], None]
+) -> None:
+    """From schema 6 or one of version 0.1, whose rows had no digests."""
     if version <= _LAST_0_1:
         _from_0_1(db, path, create_tables)
     else:
@@ -78,12 +122,8 @@ def migrate(
         else:
             envs.keep(path.parent, run_id, values)
     for (run_id,) in db.execute("SELECT run_id FROM runs").fetchall():
-        last = "(SELECT max(id) FROM statuses WHERE run_id = ?)"
-        db.execute(f"UPDATE statuses SET row_count = ? WHERE id = {last}", (count_rows(db, run_id), run_id))  # noqa: S608
+        set_count(db, run_id, count_rows(db, run_id))
     seal(db)
-    for backup in path.parent.glob(f"{path.name}.schema*.bak"):
-        _strip_backup(backup)
-    close_tree(path.parent / "work")
 
 
 def _from_0_1(db: sqlite3.Connection, path: Path, create_tables: Callable[[sqlite3.Connection], None]) -> None:
@@ -114,12 +154,14 @@ def _from_0_1(db: sqlite3.Connection, path: Path, create_tables: Callable[[sqlit
 
 
 def _add_columns(db: sqlite3.Connection, create_tables: Callable[[sqlite3.Connection], None]) -> None:
-    """Give the tables of schema 6 the columns that today's have in addition."""
-    for table, _, definition in missing_columns(db, create_tables):
-        db.execute(f"ALTER TABLE {table} ADD COLUMN {definition}")
+    """Give the tables of schema 6 or 7 what today's have in addition."""
     with closing(sqlite3.connect(":memory:")) as today:
         create_tables(today)
         version = today.execute("PRAGMA user_version").fetchone()[0]
+        (counts,) = today.execute("SELECT sql FROM sqlite_master WHERE name = ?", (COUNTS,)).fetchone()
+    db.execute(counts)
+    for table, _, definition in missing_columns(db, create_tables):
+        db.execute(f"ALTER TABLE {table} ADD COLUMN {definition}")
     db.execute(f"PRAGMA user_version = {version}")
 
 
@@ -147,7 +189,7 @@ def _strip_env_values(db: sqlite3.Connection) -> dict[str, dict[str, str]]:
     """Replace the values of environment variables in every job's text by null; return them by run."""
     found: dict[str, dict[str, str]] = {}
     for run_id, spec in db.execute("SELECT run_id, spec FROM runs").fetchall():
-        with suppress(ValueError, TypeError, AttributeError, RecursionError, SpecError):  # not one that mlcd wrote
+        with suppress(ValueError, TypeError, KeyError, AttributeError, RecursionError, SpecError):  # not of mlcd
             data = json.loads(spec)
             source, values = without_env_values(data["source"])
             if values:

@@ -22,7 +22,18 @@ from mlcd.home.envs import FOLDER as ENVS
 from mlcd.store.backups import backups, damage_in, remove, sync
 from mlcd.store.damage import date_of, explained, explained_os
 from mlcd.store.opening import FILE, RESTORED, check_files, connect
-from mlcd.store.rows import DIGEST, TABLES, UNREADABLE, DamagedRow, check_count, insert, insert_numbered, select
+from mlcd.store.rows import (
+    COUNTS,
+    DIGEST,
+    FACTS,
+    TABLES,
+    UNREADABLE,
+    DamagedRow,
+    check_count,
+    insert,
+    insert_numbered,
+    select,
+)
 from mlcd.store.store import Store, create_tables
 
 _NUMBERED = ("verdicts", "statuses")
@@ -182,11 +193,11 @@ def _check(rows: Rows) -> None:
         raise DamagedRow("a row is missing")
     if not ended <= set(started):
         raise DamagedRow("a row is missing")
-    check_count(max(rows["statuses"], key=lambda row: int(str(row["id"]))), _size(rows))
+    check_count(rows[COUNTS], _size(rows))
 
 
 def _size(rows: Rows | None) -> int:
-    return 0 if rows is None else sum(map(len, rows.values()))
+    return 0 if rows is None else sum(len(rows[table]) for table in FACTS)
 
 
 # ---- writing
@@ -201,7 +212,7 @@ def _write(folder: Path, runs: Mapping[str, Rows]) -> None:
         with closing(connect(partial)) as db:
             db.execute("BEGIN IMMEDIATE")
             create_tables(db)
-            for table in TABLES:
+            for table in FACTS:
                 for rows in runs.values():
                     for row in rows[table]:
                         _copy(db, table, row)

@@ -2,10 +2,16 @@
 
 import json
 import sqlite3
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 
-TABLES = ("runs", "steps_started", "steps_ended", "calls", "verdicts", "findings", "statuses")
+FACTS = ("runs", "steps_started", "steps_ended", "calls", "verdicts", "findings", "statuses")
+"""The tables with what is known of runs, each after those that it refers to."""
+COUNTS = "row_counts"
+"""How many rows each run has in those: by it, a run that lost some is told from one that was killed earlier."""
+TABLES = (*FACTS, COUNTS)
 """All tables, each after those that it refers to."""
 DIGEST = "digest"
 UNREADABLE = (sqlite3.Error, UnicodeDecodeError)
@@ -32,11 +38,38 @@ def _plain(value: object) -> object:
 
 
 def insert(db: sqlite3.Connection, table: str, rows: Iterable[Mapping[str, object]]) -> None:
-    """Add rows, each with its digest."""
+    """Add rows to a table of FACTS, each with its digest, and count them.
+
+    Where the count is damaged, it stays so and the rows are added: what was paid for is recorded in any case.
+    """
+    added = Counter[str]()
     for row in rows:
-        names = ", ".join((*row, DIGEST))
-        marks = ", ".join("?" * (len(row) + 1))
-        db.execute(f"INSERT INTO {table} ({names}) VALUES ({marks})", (*row.values(), digest(row)))  # noqa: S608 - names
+        _insert(db, table, row)
+        added[str(row["run_id"])] += 1
+    for run_id, number in added.items():
+        with suppress(DamagedRow):
+            before = 0 if table == "runs" else _counted(db, run_id)
+            set_count(db, run_id, before + number)
+
+
+def _counted(db: sqlite3.Connection, run_id: str) -> int:
+    """How many rows a run should have. Raises DamagedRow."""
+    found = select(db, f"SELECT * FROM {COUNTS} WHERE run_id = ?", run_id)  # noqa: S608 - a name
+    return _count_in(found)
+
+
+def set_count(db: sqlite3.Connection, run_id: str, count: int) -> None:
+    """Record how many rows a run has."""
+    row = {"run_id": run_id, "row_count": count}
+    change = "ON CONFLICT (run_id) DO UPDATE SET row_count = excluded.row_count, digest = excluded.digest"
+    _insert(db, COUNTS, row, change)
+
+
+def _insert(db: sqlite3.Connection, table: str, row: Mapping[str, object], on_conflict: str = "") -> None:
+    names = ", ".join((*row, DIGEST))
+    marks = ", ".join("?" * (len(row) + 1))
+    query = f"INSERT INTO {table} ({names}) VALUES ({marks}) {on_conflict}"  # noqa: S608 - names
+    db.execute(query, (*row.values(), digest(row)))
 
 
 def insert_numbered(db: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
@@ -45,17 +78,34 @@ def insert_numbered(db: sqlite3.Connection, table: str, row: Mapping[str, object
     insert(db, table, [{"id": last + 1, **row}])
 
 
+_COUNTED = " + ".join(f"(SELECT count(*) FROM {table} WHERE run_id = :run)" for table in FACTS)  # noqa: S608
+
+
 def count_rows(db: sqlite3.Connection, run_id: str) -> int:
-    """How many rows a run has in all tables."""
-    counts = ", ".join(f"(SELECT count(*) FROM {table} WHERE run_id = :run)" for table in TABLES)  # noqa: S608
-    return sum(db.execute(f"SELECT {counts}", {"run": run_id}).fetchone())
+    """How many rows a run has in the tables of FACTS."""
+    return int(db.execute(f"SELECT {_COUNTED}", {"run": run_id}).fetchone()[0])
 
 
-def check_count(last_status: Mapping[str, object], count: int) -> None:
-    """Raises DamagedRow where a run has fewer rows than its last status counted."""
-    expected = last_status.get("row_count")
-    if isinstance(expected, int) and count < expected:
-        raise DamagedRow(f"{expected - count} of its {expected} rows are missing")
+def check_rows(db: sqlite3.Connection, run_id: str) -> None:
+    """Raises DamagedRow where a run has other rows than were written. One query: another process may be writing."""
+    found = db.execute(f"SELECT *, {_COUNTED} AS found FROM {COUNTS} WHERE run_id = :run", {"run": run_id}).fetchone()  # noqa: S608
+    row = {} if found is None else dict(found)
+    check_count([] if found is None else [row], row.pop("found", 0))
+
+
+def check_count(counts: Sequence[dict[str, object]], found: int) -> None:
+    """Raises DamagedRow unless COUNTS has one row of a run and it says the number of rows that were `found`."""
+    expected = _count_in(counts)
+    if found < expected:
+        raise DamagedRow(f"{expected - found} of its {expected} rows are missing")
+    if found > expected:
+        raise DamagedRow(f"it has {found} rows, and mlcd wrote {expected}")
+
+
+def _count_in(counts: Sequence[dict[str, object]]) -> int:
+    if len(counts) != 1:
+        raise DamagedRow("the count of its rows is missing")
+    return int(str(checked(counts[0])["row_count"]))
 
 
 def select(db: sqlite3.Connection, query: str, *values: object) -> list[dict[str, object]]:
@@ -90,6 +140,7 @@ def _name(row: Mapping[str, object]) -> str:
         ("verdict", "its verdict"),
         ("findings", "its findings"),
         ("status", "its status"),
+        ("row_count", "the count of its rows"),
     ):
         if column in row:
             return name

@@ -1,4 +1,4 @@
--- Append-only. A step is two rows: its authorisation, written before it starts, and its outcome.
+-- Append-only, but for row_counts. A step is two rows: its authorisation, written before it starts, and its outcome.
 -- A started row without an ended row was in flight when the process died.
 -- JSON is in the form that mlcd.codec describes; money is in micro-dollars.
 -- Every row has a digest of its other columns (rows.py): NULL, or one that does not fit, means damage.
@@ -25,6 +25,7 @@ CREATE TABLE steps_started (
     started_seconds        REAL NOT NULL,    -- after the run's first start
     started_at             REAL NOT NULL,    -- wall clock, seconds since 1970
     started_moment         TEXT,             -- JSON: Moment, on all clocks; NULL in earlier versions
+    watch                  TEXT,             -- JSON: Watch of a training that is not certain to fit; else NULL
     digest                 TEXT,
     PRIMARY KEY (run_id, number)
 ) STRICT;
@@ -87,8 +88,13 @@ CREATE TABLE statuses (                      -- the last one of a run counts
     run_id  TEXT NOT NULL REFERENCES runs,
     status  TEXT NOT NULL,
     at      REAL NOT NULL,                   -- wall clock, seconds since 1970
-    row_count  INTEGER,                     -- of the run in all tables, with this one: with fewer, some were lost
     digest  TEXT
 ) STRICT;
 
 CREATE INDEX statuses_by_run ON statuses (run_id, id);
+
+CREATE TABLE row_counts (                    -- the only rows that change
+    run_id     TEXT PRIMARY KEY REFERENCES runs,
+    row_count  INTEGER NOT NULL,             -- of the run in all other tables: with fewer, some were lost
+    digest     TEXT
+) STRICT;

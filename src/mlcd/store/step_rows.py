@@ -13,6 +13,7 @@ from mlcd.run.step import Outcome, Role, Step
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch
 from mlcd.trial.trial import Failure, Measurement
+from mlcd.trial.watched import Watch
 from mlcd.units import Usd
 
 Decode: TypeAlias = Callable[[str, object, Any], Any]
@@ -37,6 +38,7 @@ def started_row(run_id: str, step: Step) -> dict[str, object]:
         "started_seconds": step.started_seconds,
         "started_at": step.started_at,
         "started_moment": _encoded(step.started_moment),
+        "watch": _encoded(step.watch),
     }
 
 
@@ -76,6 +78,7 @@ def step_from(row: Mapping[str, Any], ended: Mapping[str, Any] | None, decode: D
         started_seconds=row["started_seconds"],
         started_at=row["started_at"],
         started_moment=moment(f"start of step {number}", row["started_moment"]),
+        watch=None if row["watch"] is None else decode(f"watch of step {number}", row["watch"], Watch),
     )
     if ended is None:
         return started
@@ -99,8 +102,8 @@ def call_from(row: Mapping[str, Any]) -> FunctionCall:
     return codec.from_json({name: row[name] for name in _CALL_FIELDS}, FunctionCall)
 
 
-def _encoded(moment: Moment | None) -> str | None:
-    return None if moment is None else codec.encode(moment)
+def _encoded(value: Moment | Watch | None) -> str | None:
+    return None if value is None else codec.encode(value)
 
 
 def _short_kind(outcome: Outcome) -> str:

@@ -24,7 +24,7 @@ from mlcd.home import envs as env_values
 from mlcd.home.logs import lease_logs
 from mlcd.problem import Problem
 from mlcd.run.findings import Findings
-from mlcd.run.header import Header
+from mlcd.run.header import Header, is_run_of
 from mlcd.run.kind import Kind
 from mlcd.run.logs import StepLogs, failed_log, step_logs
 from mlcd.run.run import AnyRun, Run
@@ -35,7 +35,7 @@ from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, e
 from mlcd.store.migration import FIRST_SCHEMA, migrate, missing_columns, schema_in
 from mlcd.store.opening import BUSY_SECONDS, FILE, connect, new_copy_folder, open_copy, open_in
 from mlcd.store.place import Place, place_of, was_removed
-from mlcd.store.rows import TABLES, UNREADABLE, DamagedRow, check_count, count_rows, insert, insert_numbered, select
+from mlcd.store.rows import COUNTS, TABLES, UNREADABLE, DamagedRow, check_rows, insert, insert_numbered, select
 from mlcd.store.step_rows import call_from, call_row, ended_row, started_row, step_from
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.outcome import Status
@@ -44,9 +44,10 @@ from mlcd.untrusted import Malformed, delete_tree
 
 __all__ = ["FILE", "SCHEMA", "RunSummary", "Store", "create_tables", "home"]
 
-SCHEMA = 7
+SCHEMA = 8
 """Schema 1 was used before the first release; 2 to 5 by version 0.1, which had tables for each kind of step. Schema 6
-had the values of environment variables in the job's text, and no digests."""
+had the values of environment variables in the job's text, and no digests; schema 7 counted a run's rows only when its
+status changed."""
 CHECKED_BYTES = 64 * 2**20
 """A larger store is only checked quickly before money is spent: a check reads it once."""
 
@@ -256,12 +257,23 @@ class Store:
         """The name of the newest run, or of the newest that has not ended. Raises BadInput where there is none."""
         with self._snapshot():
             for name in self._names():
-                with suppress(DamagedRow, ValueError):
-                    if not (unfinished and self._status(name).is_final):
-                        return name
+                if not unfinished or self._is_open(name):
+                    return name
         if unfinished:
             raise BadInput("there is no run to continue: all have ended; `mlcd runs` lists them")
         raise BadInput(f"there are no runs in {self.folder} yet; start with: mlcd demo")
+
+    def runs_of_job(self, name: str, *, unfinished: bool = False) -> tuple[str, ...]:
+        """The runs of a job by its name, the newest first; () where `name` is a run's own.
+
+        unfinished  those that have not ended, where there are any
+        """
+        with self._snapshot():
+            names = self._names()
+            found = [] if name in names else [each for each in names if is_run_of(each, name)]
+            if unfinished:
+                found = [each for each in found if self._is_open(each)] or found
+        return tuple(found)
 
     def reread(self, run: R) -> R:
         """The same run as it is stored now."""
@@ -408,13 +420,15 @@ class Store:
         return str(path) if path is not None and path.is_dir() else ""
 
     def _run_row(self, run_id: str) -> dict[str, object]:
+        """What was recorded when it started. Raises StoreError where a row of the run is missing in any table."""
         with self._explained(run_id):
             row = self._last("SELECT * FROM runs WHERE run_id = ?", run_id)
-        if row is not None:
-            return row
+            if row is not None:
+                check_rows(self._db, run_id)
+                return row
         names = self._names()
         if run_id in names:
-            raise damaged_run(self.path, run_id, "the index does not have it")
+            raise damaged_run(self.path, run_id, "what was recorded when it started is missing, or not in the index")
         matches = [name for name in names if name.startswith(run_id)]
         if len(matches) == 1:
             return self._run_row(matches[0])
@@ -427,16 +441,22 @@ class Store:
         raise BadInput(f"there is no run {run_id!r}{hint}")
 
     def _names(self) -> list[str]:
-        """The names of all runs, the newest first, from the table itself."""
+        """The names of all runs, the newest first, from the table itself; then those that it has lost."""
         found = self._db.execute("SELECT run_id FROM runs NOT INDEXED ORDER BY rowid DESC").fetchall()
-        return [str(row["run_id"]) for row in found]
+        counted = self._db.execute(f"SELECT run_id FROM {COUNTS} NOT INDEXED ORDER BY rowid DESC").fetchall()  # noqa: S608
+        return list(dict.fromkeys(str(row["run_id"]) for row in (*found, *counted)))
 
     def _status(self, run_id: str) -> Status:
         row = self._last("SELECT * FROM statuses WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)
         if row is None:
             raise DamagedRow("its status is missing")
-        check_count(row, count_rows(self._db, run_id))
         return Status(str(row["status"]))
+
+    def _is_open(self, run_id: str) -> bool:
+        """Whether a run has not ended; False where its record is damaged."""
+        with suppress(DamagedRow, ValueError):
+            return not self._status(run_id).is_final
+        return False
 
     def _last(self, query: str, run_id: str) -> dict[str, object] | None:
         return next(iter(select(self._db, query, run_id)), None)
@@ -466,22 +486,16 @@ class Store:
         goal = self._goal(run_id, str(row["problem"]))
         last = self._last("SELECT * FROM verdicts WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)
         verdict = None if last is None else self._decoded(run_id, "verdict", last["verdict"], Verdict)
-        (trials,) = self._db.execute(
-            "SELECT count(*) FROM steps_started s JOIN steps_ended e USING (run_id, number)"
-            " WHERE s.run_id = ? AND s.role IN (?, ?)",
-            (run_id, Role.TRIAL.value, Role.EPOCH.value),
-        ).fetchone()
-        # Not sum() of SQL: it has 64 bits, and a cloud that lies may state amounts near that in each of several steps.
-        amounts = self._db.execute("SELECT usd_micros FROM steps_ended WHERE run_id = ?", (run_id,))
-        spent = sum(row["usd_micros"] for row in amounts)
+        started, ended = self._steps(run_id)
+        counted = (Role.TRIAL.value, Role.EPOCH.value)
         return RunSummary(
             run_id=run_id,
             created=header.created,
             cloud=header.cloud,
             strategy=header.strategy,
             status=self._status(run_id),
-            trials=trials,
-            spent=Usd(spent),
+            trials=sum(row["role"] in counted and row["number"] in ended for row in started),
+            spent=Usd(sum(row["usd_micros"] for row in ended.values())),
             kind=header.kind,
             goal=str(goal),
             choice="" if verdict is None or verdict.choice is None else str(verdict.choice.config),
@@ -569,5 +583,4 @@ def create_tables(db: sqlite3.Connection) -> None:
 
 
 def _add_status(db: sqlite3.Connection, run_id: str, status: Status) -> None:
-    row = {"run_id": run_id, "status": status.value, "at": time.time(), "row_count": count_rows(db, run_id) + 1}
-    insert_numbered(db, "statuses", row)
+    insert_numbered(db, "statuses", {"run_id": run_id, "status": status.value, "at": time.time()})

@@ -235,6 +235,17 @@ class RealCloudContract:
         assert (settled.missing_outputs, settled.kept_folder) == ((), "")
         assert not (lease.folder / "workdir").exists()
 
+    def test_a_trial_that_did_all_of_the_work_hands_over_its_outputs(self, make: Callable[..., JobCloud]) -> None:
+        assert self.finishes(make(samples=50, outputs=("model.json",)))
+
+    def finishes(self, cloud: JobCloud) -> bool:
+        """Whether a trial that is no part of the training finished all of the work, by its outcome and its outputs."""
+        with self.lease(cloud, self.one, continues=False) as lease:
+            settled = lease.finish(list(lease.progress())[-1])
+        assert settled.missing_outputs == ()
+        assert (Workspace(cloud.home, "contract").outputs / "model.json").exists() is settled.is_finished
+        return settled.is_finished
+
     def test_a_lease_continues_from_the_previous_checkpoint(self, make: Callable[..., JobCloud]) -> None:
         cloud = make(checkpoints=True)
         with self.lease(cloud, self.one) as first:

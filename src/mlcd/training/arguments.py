@@ -12,6 +12,13 @@ def check_count(call: str, name: str, value: SupportsIndex | None) -> None:
         raise _wrong(call, name, "must be a whole number", value)
 
 
+def check_epochs(call: str, value: int | range) -> None:
+    """Raises BadInput unless `value` is a number of epochs or a range of them."""
+    is_count = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not isinstance(value, range) and not (is_count and int(value) >= 0):
+        raise _wrong(call, "epochs", "must be a whole number or a range", value)
+
+
 def check_number(call: str, name: str, value: object) -> None:
     """Raises BadInput unless float() accepts `value`, as it does arrays and tensors with one element."""
     try:

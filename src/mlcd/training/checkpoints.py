@@ -1,6 +1,6 @@
 """A folder of checkpoints: one folder each, complete or absent.
 
-step-SAMPLES/mlcd.json   {"samples": SAMPLES}, written last
+step-SAMPLES/mlcd.json   {"samples": SAMPLES}, written last; `epoch` and `epoch_samples` too, where mlcd.epochs is used
 step-SAMPLES/...         the files that the training saved
 .step-SAMPLES.partial/   one that is being written
 """
@@ -10,7 +10,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _NAME = re.compile(r"step-(\d+)")
@@ -19,20 +19,39 @@ _MARK = "mlcd.json"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint, saved after `samples` of the training."""
+    """A complete checkpoint, saved after `samples` of the training.
+
+    epoch          the place of the epoch in which it was saved; None where epochs have no numbers
+    epoch_samples  samples of that epoch
+    """
 
     path: Path
     samples: int
+    epoch: int | None = None
+    epoch_samples: int = 0
 
 
 def newest(folder: Path) -> Checkpoint | None:
     """The complete checkpoint with the most samples, or None."""
     found = sorted(_whole(folder), key=lambda checkpoint: checkpoint.samples)
-    return found[-1] if found else None
+    return _with_epoch(found[-1]) if found else None
 
 
-def write(folder: Path, samples: int, save: Callable[[Path], None]) -> Checkpoint:
+def _with_epoch(found: Checkpoint) -> Checkpoint:
+    try:
+        mark = json.loads((found.path / _MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return found
+    epoch, samples = (mark.get(name) if isinstance(mark, dict) else None for name in ("epoch", "epoch_samples"))
+    if type(epoch) is int and type(samples) is int and epoch >= 0 and samples >= 0:
+        return replace(found, epoch=epoch, epoch_samples=samples)
+    return found
+
+
+def write(folder: Path, samples: int, save: Callable[[Path], None], **place: int) -> Checkpoint:
     """Let `save` fill a new checkpoint; older ones are deleted only when it is complete.
+
+    place  `epoch` and `epoch_samples`, where epochs have numbers
 
     Raises whatever `save` raises, OSError where the disk is full; the folder is then unchanged.
     """
@@ -43,7 +62,7 @@ def write(folder: Path, samples: int, save: Callable[[Path], None]) -> Checkpoin
     try:
         partial.mkdir()
         save(partial)
-        (partial / _MARK).write_text(json.dumps({"samples": samples}), encoding="utf-8")
+        (partial / _MARK).write_text(json.dumps({"samples": samples, **place}), encoding="utf-8")
         _reach_the_disk(partial)
         shutil.rmtree(final, ignore_errors=True)
         partial.rename(final)

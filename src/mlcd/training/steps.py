@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from mlcd.training.arguments import check_count, check_function, check_loader, check_number
+from mlcd.training.arguments import check_count, check_epochs, check_function, check_loader, check_number
 from mlcd.training.training_progress import TrainingProgress, current_progress
 
 Batch = TypeVar("Batch")
@@ -17,6 +17,8 @@ def steps(loader: Iterable[Batch], *, batch_size: int | None = None, total: int 
     total       samples of the whole training: repeats the loader until they are done, and sets its sampler's epoch.
                 Without it, one pass over the loader; the training then ends at the job file's samples, after which
                 the passes of a script's own loop over epochs are empty
+
+    In a loop over epochs, number them with `mlcd.epochs`: else they start again after a checkpoint.
 
     Counting continues from the restored checkpoint and from earlier loops. In a job of mlcd it saves with the function
     given to mlcd.checkpoint, and raises SystemExit(0) when mlcd has asked for the end of a trial. Raises ValueError
@@ -42,14 +44,17 @@ def _steps(here: TrainingProgress, loader: Iterable[Batch], batch: int, total: i
     end = here.env.samples if total is None else total
     here.begin(total)
     epoch = _epochs_done(here.samples, loader, batch)
-    while not here.reached and (end is None or here.samples < end):
-        if total is not None:
+    if total is None:
+        here.begin_pass(_passes(loader) * batch)
+        epoch = epoch if here.epoch is None else here.epoch
+    while not here.reached and not here.is_epoch_over and (end is None or here.samples < end):
+        if total is not None or here.epoch is not None:
             _tell_epoch(loader, epoch)
         before = here.samples
         for item in loader:
             yield item
             here.advance(batch)
-            if here.reached or (end is not None and here.samples >= end):
+            if here.reached or here.is_epoch_over or (end is not None and here.samples >= end):
                 break
         if total is None:
             break
@@ -58,6 +63,26 @@ def _steps(here: TrainingProgress, loader: Iterable[Batch], batch: int, total: i
         epoch += 1
     if here.reached or (end is not None and here.samples >= end):
         here.finish()
+
+
+def epochs(epochs: int | range) -> Iterator[int]:
+    """The epochs that remain, for `for epoch in mlcd.epochs(10)` around a loop of `mlcd.steps` without `total`.
+
+    epochs  how many there are, or their numbers: range(1, 11)
+
+    After a checkpoint they continue with the epoch in which it was saved, and its steps with the rest of that epoch.
+    Outside mlcd, all of them. Ends early when the job's target is met.
+    """
+    check_epochs("epochs", epochs)
+    return _epochs(current_progress(), epochs if isinstance(epochs, range) else range(epochs))
+
+
+def _epochs(here: TrainingProgress, numbers: range) -> Iterator[int]:
+    for place in here.epochs_left(len(numbers)):
+        yield numbers[place]
+        if here.reached:
+            break
+    here.end_epochs()
 
 
 def checkpoint(*, save: Callable[[Path], None], load: Callable[[Path], None]) -> int:
@@ -107,12 +132,17 @@ def share_of_batch(batch_size: int | None = None) -> int:
 
 
 def _epochs_done(samples: int, loader: object, batch: int) -> int:
+    count = _passes(loader)
+    return samples // (count * batch) if count else 0
+
+
+def _passes(loader: object) -> int:
+    """Steps of one pass over the loader; 0 if it has no length."""
     length = getattr(loader, "__len__", None)
     try:
-        passes = 0 if length is None else int(length())
+        return 0 if length is None else int(length())
     except TypeError:  # a loader over a stream has a __len__ that raises
         return 0
-    return samples // (passes * batch) if passes else 0
 
 
 def _tell_epoch(loader: object, epoch: int) -> None:

@@ -6,7 +6,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -44,8 +44,54 @@ class TrainingProgress:
         self._step_samples = env.batch
         self._diverged = False
         self._steps = 0
+        self._restored = 0
+        self._restored_epoch: int | None = None
+        self._epochs_done: int | None = None
+        self._passes = 0
+        self._pass_samples = 0
+        self.epoch: int | None = None
+        """The place of the present epoch among those of `mlcd.epochs`; None where the script does not use it."""
+        self.epoch_samples = 0
+        """Samples of the present epoch."""
         self.reached = False
         """Whether the job's target was met: the loop ends, and a trial that continues from here has nothing to do."""
+
+    # ---- epochs
+
+    def epochs_left(self, count: int) -> Iterator[int]:
+        """The places of the epochs that remain of `count`; from now on `epoch` is the present one."""
+        first = self._restored_epoch
+        if first is None:  # a checkpoint that was saved in no epoch, or none
+            total = self.env.samples
+            first = int(self.samples * count / total) if total else 0
+            self.epoch_samples = self.samples - first * total // count if total and count else 0
+        for place in range(first, count):
+            self.epoch = place
+            self._restored_epoch = None
+            yield place
+            self.epoch_samples = 0
+
+    def end_epochs(self) -> None:
+        """Note that the loop over epochs is over."""
+        if self.epoch is not None:
+            self._epochs_done = self.epoch + 1
+        self.epoch = None
+
+    def begin_pass(self, samples: int) -> None:
+        """Note that a pass over a loader with this many samples begins; 0: its length is not known."""
+        self._pass_samples = samples
+        self._passes += 1
+        if self.epoch is None and self._passes == 2 and self._restored > 0:
+            share = f"{self._restored / self.env.samples:.0%}" if self.env.samples else f"{self._restored:,} samples"
+            self.warn(
+                f"this job continues from a checkpoint after {share} of the training, and its loop over epochs starts"
+                " again at the first one: write `for epoch in mlcd.epochs(N)`, or one loop of mlcd.steps(..., total=N)"
+            )
+
+    @property
+    def is_epoch_over(self) -> bool:
+        """Whether the present epoch has all of its samples, where its length is known."""
+        return self.epoch is not None and 0 < self._pass_samples <= self.epoch_samples
 
     def restore_newest(self, load: Save, save: Save) -> int:
         """Restore the newest checkpoint, if any, with `load`; `save` is called from now on.
@@ -57,12 +103,13 @@ class TrainingProgress:
         if found is not None:
             load(found.path)
             self.restored(found.samples)
+            self._restored_epoch, self.epoch_samples = found.epoch, found.epoch_samples
         self.save_with(save)
         return self.samples
 
     def restored(self, samples: int) -> None:
         """Note that the training continues from a checkpoint with this many samples."""
-        self.samples = self._saved = samples
+        self.samples = self._saved = self._restored = samples
 
     def save_with(self, save: Save) -> None:
         """Save with this function, every `checkpoint_seconds` and before the end."""
@@ -80,6 +127,7 @@ class TrainingProgress:
     def advance(self, samples: int) -> None:
         """Count one more step. When the stop file exists, saves and raises SystemExit(0)."""
         self.samples += samples
+        self.epoch_samples += samples
         self._step_samples = samples
         if not self.env.head:
             return
@@ -137,13 +185,21 @@ class TrainingProgress:
         if self._save is None or folder is None or not self.env.head or self._saved == self.samples:
             return
         try:
-            checkpoints.write(folder, self.samples, self._save)
+            checkpoints.write(folder, self.samples, self._save, **self._place())
         except OSError as error:
             self.warn(f"the checkpoint at {self.samples} samples could not be saved: {error}")
         else:
             self._saved = self.samples
             self._progress.write(checkpoint=self.samples)
         self._save_next = time.monotonic() + self.env.checkpoint_seconds
+
+    def _place(self) -> dict[str, int]:
+        """Where in its epochs the training is; {} where the script does not number them."""
+        if self.epoch is None:
+            return {} if self._epochs_done is None else {"epoch": self._epochs_done, "epoch_samples": 0}
+        if self.is_epoch_over:
+            return {"epoch": self.epoch + 1, "epoch_samples": 0}
+        return {"epoch": self.epoch, "epoch_samples": self.epoch_samples}
 
     def warn(self, text: str) -> None:
         """Report a problem that does not stop the training."""

@@ -112,6 +112,7 @@ class Measurement:
     noise_scale     the noise of the job's gradients, in samples, if the job reports it
     learned         how good the model was during the trial, if the job has a target
     node_metrics    what the cloud's own monitoring measured, if it has any
+    is_finished     whether its job did all of the work and left the outputs: no training is needed
     """
 
     config: Config
@@ -130,6 +131,7 @@ class Measurement:
     noise_scale: float | None = None
     learned: tuple[Learned, ...] = ()
     node_metrics: NodeMetrics | None = None
+    is_finished: bool = False
 
     def __post_init__(self) -> None:
         _check_charges(self.attempt, self.seconds, self.usd)
@@ -250,8 +252,13 @@ class History:
         return tuple(
             Suggestion(config=config, reason=f"again, after: {trial.message or trial.kind}")
             for config, trial in last.items()
-            if isinstance(trial, Failure) and trial.kind.is_transient and trial.attempt <= retries
+            if isinstance(trial, Failure) and trial.kind.is_transient and self._failed_attempts(trial) <= retries
         )
+
+    def _failed_attempts(self, last: Failure) -> int:
+        """Attempts up to this one, without those that the user interrupted: they did not fail."""
+        stopped = (t for t in self.failures if t.config == last.config and t.kind is FailureKind.STOPPED)
+        return last.attempt - sum(1 for _ in stopped)
 
     def attempts(self, config: Config) -> int:
         """The number of trials of `config`."""

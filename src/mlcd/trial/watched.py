@@ -1,56 +1,75 @@
-"""A watched training: it may start where it is expected to fit, though not certain to, while a way back is kept.
+"""A watched training: it may start where it is expected to fit but not certain to, while a certain fallback is kept.
 
-Most of a trial's error is the difference between two runs of one deployment. The training's own speed shows after as
-long as a trial takes. So the training may start on a measured deployment whose upper bound does not fit what remains,
-if afterwards another measured one still fits at its upper bound: the training moves there if the first turns out too
-slow. Where nothing fits at its upper bound, it may start without a way back, and ends after that time if too slow.
+Most of a trial's error is the difference between two runs of one deployment (`Problem.noise`). The training's own
+speed shows after about as long as a trial takes: the look. So a training may start on a measured deployment whose upper
+bound does not fit what remains, if another measured one fits at its upper bound even when the look brought nothing. The
+training moves there if the look shows that it is too slow. Where nothing fits at its upper bound, it may start without
+a fallback, and ends after the look if it is too slow.
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 from scipy.special import ndtr
 
 from mlcd.problem import Problem
-from mlcd.trial.plan import STOP_SECONDS, Plan, Remaining, best_fitting, plans
-from mlcd.trial.trial import History
-from mlcd.units import Usd
+from mlcd.space import Config
+from mlcd.trial.plan import STOP_SECONDS, STOP_SHARE, Plan, Remaining, best_fitting, plans
+from mlcd.trial.trial import History, Measurement
+from mlcd.units import HOUR, Usd
+
+LEAST_TRAINING_SECONDS = 10.0
+"""A look takes at least so long after the start: on real nodes a speed is known 5 s after the first sample, and the
+next start may be slower than the trial's."""
 
 LEAST_CHANCE = 0.5
-"""The least probability of fitting of a training without a way back."""
+"""The least probability of fitting of a watched training: it fits if it is as fast as measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Watched:
-    """A training that is watched for its first `seconds`; they cost `usd`.
+class Watch:
+    """How a training is watched that is not certain to fit.
 
-    chance    the probability that it fits
-    fallback  where it moves if it does not; None: nowhere
+    seconds   the look: so long after its start, its own speed decides whether it stays
+    usd       what the look costs
+    chance    the probability that it fits, when it was chosen
+    fallback  where it moves if it is too slow, for all of the work that is left at its start; None: nowhere, it ends
     """
 
-    plan: Plan
     seconds: float
     usd: Usd
     chance: float
-    fallback: Plan | None
+    fallback: Plan | None = None
+
+    def __post_init__(self) -> None:
+        if not (self.seconds > 0 and self.usd.micros >= 0 and 0 <= self.chance <= 1):
+            raise ValueError("a look takes time, costs at least $0, and has a chance between 0 and 1")
+
+    def is_covered(self, remaining: Remaining) -> bool:
+        """Whether what remains covers the look and, after it, the fallback at its upper bound."""
+        later = less(remaining, self.seconds, self.usd)
+        if self.fallback is not None:
+            return later.fits(self.fallback)
+        return (later.usd is None or later.usd.micros >= 0) and (later.seconds is None or later.seconds >= 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a training may run. `watch` says how it is watched if its upper bound does not fit; None if that fits."""
+
+    plan: Plan
+    watch: Watch | None = None
 
     def value(self, problem: Problem) -> float:
         """The expected value in the goal's unit; without a fallback, the value if it fits for each unit of chance."""
-        there = self.plan.value(problem)
-        if self.fallback is None:
-            return there / self.chance
-        lost = problem.goal.value(self.seconds, self.usd.dollars)
-        return self.chance * there + (1 - self.chance) * (lost + self.fallback.value(problem))
-
-
-def watch_price(problem: Problem, plan: Plan) -> tuple[float, Usd]:
-    """Seconds after which the speed of a training on the plan's deployment is known, and what they cost.
-
-    As long as a trial there takes, and a little to save and to release the nodes.
-    """
-    seconds = problem.trial.planned_seconds(plan.config.nodes) + STOP_SECONDS
-    return seconds, problem.price(plan.config).for_seconds(seconds)
+        there, watch = self.plan.value(problem), self.watch
+        if watch is None:
+            return there
+        if watch.fallback is None:
+            return there / watch.chance
+        lost = problem.goal.value(watch.seconds, watch.usd.dollars)
+        return watch.chance * there + (1 - watch.chance) * (lost + watch.fallback.value(problem))
 
 
 def may_be_watched(problem: Problem, remaining: Remaining) -> bool:
@@ -59,48 +78,80 @@ def may_be_watched(problem: Problem, remaining: Remaining) -> bool:
     return exact and problem.watched and remaining.guarded and remaining.is_limited and problem.verify_seconds is None
 
 
-def watched(problem: Problem, history: History, remaining: Remaining) -> Iterator[Watched]:
-    """The measured deployments that are expected to fit what remains but not certain to, with their way back."""
+def look_seconds(problem: Problem, config: Config, trial: Measurement | None) -> float:
+    """How long a training on `config` runs until its own speed is known: it starts, runs for as long as a trial, saves.
+
+    It starts as its trial did; where the training moves, it takes at least `Problem.restart_seconds`. A trial that was
+    extended shows that the job reports its progress rarely.
+    """
+    startup, measured = (0.0, 0.0) if trial is None else (trial.startup_seconds, trial.seconds - trial.startup_seconds)
+    training = max(problem.trial.planned_seconds(config.nodes), measured, LEAST_TRAINING_SECONDS)
+    return max(startup, problem.restart_seconds) + training + STOP_SECONDS
+
+
+def watched(problem: Problem, history: History, remaining: Remaining, left: Collection[Config] = ()) -> Iterator[Place]:
+    """The measured deployments that are expected to fit what remains but not certain to, each with its watch.
+
+    left  deployments that the training has left: they are not watched again
+    """
     if not may_be_watched(problem, remaining):
         return
     known = plans(problem, history)
     nothing_fits = not any(remaining.fits(plan) for plan in known)
+    by_config = {trial.config: trial for trial in history.measured}
+    restarting = history.with_startup(problem.restart_seconds)
     for plan in known:
-        if remaining.fits(plan) or not expected_to_fit(plan, remaining):
+        if remaining.fits(plan) or plan.config in left:
             continue
-        seconds, usd = watch_price(problem, plan)
-        later = less(remaining, seconds, usd)
-        fallback = best_fitting(problem, History(tuple(t for t in history if t.config != plan.config)), later)
+        trial = by_config[plan.config]
+        chance = chance_to_fit(problem, plan, remaining, trial.relative_error)
+        if chance < LEAST_CHANCE:
+            continue
+        seconds = look_seconds(problem, plan.config, trial)
+        usd = problem.price(plan.config).for_seconds(seconds)
+        others = History(tuple(t for t in restarting if t.config != plan.config))
+        fallback = best_fitting(problem, others, less(remaining, seconds, usd))
         if fallback is not None or nothing_fits:
-            chance = _chance(problem, plan, remaining)
-            yield Watched(plan=plan, seconds=seconds, usd=usd, chance=chance, fallback=fallback)
+            watch = Watch(seconds=seconds, usd=usd, chance=chance, fallback=fallback)
+            if watch.is_covered(remaining):
+                yield Place(plan=plan, watch=watch)
 
 
-def best_watched(problem: Problem, history: History, remaining: Remaining, certain: Plan | None) -> Watched | None:
+def best_watched(
+    problem: Problem,
+    history: History,
+    remaining: Remaining,
+    certain: Plan | None,
+    left: Collection[Config] = (),
+) -> Place | None:
     """The best watched training, if it is expected to be better than `certain`, which fits; None if none is."""
-    found = [
-        each
-        for each in watched(problem, history, remaining)
-        if certain is not None or (each.fallback is None and each.chance >= LEAST_CHANCE)
-    ]
-    best = min(found, key=lambda each: each.value(problem), default=None)
+    found = watched(problem, history, remaining, left)
+    best = min(found, key=lambda place: place.value(problem), default=None)
     if best is None or (certain is not None and best.value(problem) >= certain.value(problem)):
         return None
     return best
 
 
-def expected_to_fit(plan: Plan, remaining: Remaining) -> bool:
-    """Whether the plan fits what remains if it goes as measured."""
-    return remaining.fits(replace(plan, worst_seconds=plan.seconds, worst_usd=plan.usd))
+def chance_to_fit(problem: Problem, plan: Plan, remaining: Remaining, relative_error: float) -> float:
+    """The probability that the plan fits: how far the tighter limit is beyond it, over the error of its speed.
+
+    With `Problem.slowdown`, that it fits although it is slower by that share.
+    """
+    room = seconds_to_use(problem, plan.config, remaining) / max(plan.seconds, 1e-9)
+    if room <= 0:
+        return 0.0
+    return float(ndtr((math.log(room) - math.log1p(problem.slowdown)) / max(relative_error, 1e-6)))
 
 
-def within(plan: Plan, remaining: Remaining) -> Plan:
-    """The plan with an upper bound of at most what remains: a training that is watched ends there."""
-    return replace(
-        plan,
-        worst_seconds=plan.worst_seconds if remaining.seconds is None else min(plan.worst_seconds, remaining.seconds),
-        worst_usd=plan.worst_usd if remaining.usd is None else min(plan.worst_usd, remaining.usd),
-    )
+def seconds_to_use(problem: Problem, config: Config, remaining: Remaining, passed_seconds: float = 0.0) -> float:
+    """How long a training on `config` may still train within what remains: then it is saved, and its nodes released.
+
+    passed_seconds  how long it has run; the time kept at the end is a share of all of it (`stop_at`)
+    """
+    left = math.inf if remaining.seconds is None else remaining.seconds
+    if remaining.usd is not None:
+        left = min(left, remaining.usd.dollars / problem.price(config).dollars * HOUR)
+    return left - max(STOP_SECONDS, STOP_SHARE * (left + passed_seconds)) if math.isfinite(left) else left
 
 
 def less(remaining: Remaining, seconds: float, usd: Usd) -> Remaining:
@@ -110,14 +161,3 @@ def less(remaining: Remaining, seconds: float, usd: Usd) -> Remaining:
         usd=None if remaining.usd is None else remaining.usd - usd,
         seconds=None if remaining.seconds is None else remaining.seconds - seconds,
     )
-
-
-def _chance(problem: Problem, plan: Plan, remaining: Remaining) -> float:
-    """The probability that the plan fits: how far the tighter limit is beyond it, over the measurement's error."""
-    room = math.inf
-    if remaining.seconds is not None:
-        room = min(room, remaining.seconds / plan.seconds)
-    if remaining.usd is not None:
-        room = min(room, remaining.usd.dollars / max(plan.usd.dollars, 1e-9))
-    slow = math.log1p(problem.slowdown)
-    return float(ndtr((math.log(room) - slow) / max(problem.noise, 1e-6)))

@@ -22,7 +22,7 @@ from mlcd.asktell import Best
 from mlcd.asktell.knobs import prices_of, space_of
 from mlcd.asktell.state import MAX_FILE_BYTES
 from mlcd.codec import to_json
-from mlcd.errors import BadInput
+from mlcd.errors import BadInput, MissingExtra
 from mlcd.models.knob_gp import Columns, Observed, _Objective, fit
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
@@ -747,9 +747,9 @@ def test_a_frame_has_a_row_per_trial(monkeypatch: pytest.MonkeyPatch) -> None:
     search.tell(first, samples_per_second=50, seconds=3600)
     search.ask()
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(BadInput, match="to_frame: pandas is not installed"):
+    with pytest.raises(MissingExtra, match=r"to_frame\(\) needs the extra 'frame' \(pandas not installed\): \S+"):
         search.to_frame()
-    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda rows: rows))
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=lambda rows: rows, __spec__=object()))
     rows: list[Mapping[str, Any]] = search.to_frame()
     assert [row["state"] for row in rows] == ["measured", "open"]
     assert rows[0]["config.workers"] == first.config["workers"]

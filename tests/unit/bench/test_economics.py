@@ -132,3 +132,13 @@ def test_the_record_is_kept_and_shown(
     assert capsys.readouterr().out == first
     kept = (tmp_path / "economics.jsonl").read_text().splitlines()
     assert [line for line in kept if line] == [line for line in lines if line], "nothing was run again"
+
+
+def test_the_page_has_all_jobs_and_the_lengths_of_the_first_strategy() -> None:
+    rows = [
+        {"strategy": name, "jobs": jobs}
+        for name in ("auto", "heterbo")
+        for jobs in ("all", "aws-gpu", economics.LENGTHS[0][0])
+    ]
+    kept = [(s["strategy"], s["jobs"]) for s in economics.shown(rows)]
+    assert kept == [("auto", "all"), ("auto", economics.LENGTHS[0][0]), ("heterbo", "all")]

@@ -2,13 +2,16 @@
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
+from tests.synthetic import SyntheticCloud, make_problem, make_run
 
 from mlcd.cli.main import run
 from mlcd.clouds.nodes import Leftover, Unproved
+from mlcd.errors import ProviderError
+from mlcd.store.store import Store
 
 
 @dataclass
@@ -51,6 +54,26 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
         monkeypatch.setattr("click.confirm", lambda *_, **__: text == "y")
 
     return answer
+
+
+@pytest.mark.parametrize(("cloud", "is_said"), [("sim/aws", False), ("slurm", True)])
+def test_a_cloud_that_no_run_was_on_is_not_missed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], cloud: str, is_said: bool
+) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path))
+
+    def engine(kind: str, _home: Path) -> None:
+        if kind == "slurm":
+            raise ProviderError("squeue failed")
+
+    monkeypatch.setattr("mlcd.jobs.down._engine", engine)
+    made = make_run(make_problem(), SyntheticCloud(), "auto", run_id="one-a1b2c3")
+    with Store(tmp_path) as store:
+        store.add(replace(made, header=replace(made.header, cloud=cloud)), spec={})
+    assert run(["down"]) == 0
+    assert ("Not searched: slurm: squeue failed" in capsys.readouterr().err) is is_said
+    assert run(["down", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["not_looked"] == {"slurm": "squeue failed"}
 
 
 def test_a_run_is_ended_alone_and_without_asking(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:

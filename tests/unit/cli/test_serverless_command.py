@@ -1,6 +1,7 @@
 """`mlcd serverless` and its reports, on the simulated cloud: answers, exit codes, pictures."""
 
 import json
+import re
 import xml.etree.ElementTree as ET
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,89 @@ def test_a_target_that_is_never_reached_is_reported(job: Path, capsys: pytest.Ca
     said = capsys.readouterr().out
     assert "The target loss was not reached." in said
     assert "the limit of 2 epochs is reached" in said
+
+
+def with_mpc(job: Path, *, target: float = 0.40, epochs: int = 20) -> Path:
+    text = JOB.replace("static:functions=50,memory=1769", "mpc").replace("target_loss: 0.40", f"target_loss: {target}")
+    job.write_text(text.replace("max_epochs: 20", f"max_epochs: {epochs}"))
+    return job
+
+
+@pytest.mark.parametrize("limit", [["--deadline", "1s"], ["--budget", "0.0005"]])
+def test_an_impossible_limit_is_refused_with_what_would_do_before_anything_is_paid(
+    job: Path, capsys: pytest.CaptureFixture[str], limit: list[str]
+) -> None:
+    with_mpc(job)
+    assert run(["serverless", str(job), *limit, "--dry-run"]) == 3
+    dry = capsys.readouterr().out
+    assert run(["serverless", str(job), *limit, "-o", "json"]) == 3
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["status"], answer["epochs"], answer["receipt"]["total_usd"]) == ("infeasible", [], 0)
+    (way,) = answer["ways_out"]
+    assert way in dry
+    assert run(["show"]) == 0
+    assert f"Nearest way out: {way}" in " ".join(capsys.readouterr().out.split())
+    name = limit[0].removeprefix("--")
+    found = re.search(rf"a {name} of about (.+) would probably suffice", way)
+    assert found
+    assert run(["serverless", str(job), limit[0], found[1].replace(" ", ""), "-o", "json"]) == 0, "as promised"
+
+
+def test_what_earlier_runs_measured_refuses_a_deadline_beforehand(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_mpc(job)
+    assert run(["serverless", str(job), "-o", "json"]) == 0
+    took = json.loads(capsys.readouterr().out)["receipt"]["training_seconds"]
+    deadline = ["--deadline", f"{took / 3:.0f}s"]
+    assert run(["serverless", str(job), *deadline, "--dry-run"]) == 3
+    assert "a deadline of about" in capsys.readouterr().out
+    assert run(["serverless", str(job), *deadline, "--dry-run", "--fresh"]) == 0, "nothing is known then"
+
+
+@pytest.mark.parametrize("deadline", ["5s", "8s", "12s", "20s"])
+def test_a_deadline_that_turns_out_too_short_ends_the_run_after_the_first_measured_parts(
+    job: Path, capsys: pytest.CaptureFixture[str], deadline: str
+) -> None:
+    with_mpc(job, target=0.30, epochs=40)
+    job.write_text(job.read_text().replace("functions: [20, 50, 100]", "functions: 1..12"))
+    assert run(["serverless", str(job), "--deadline", deadline, "-o", "json"]) in (3, 4)
+    answer = json.loads(capsys.readouterr().out)
+    assert len(answer["epochs"]) <= 2
+    assert "a deadline of about" in answer["ways_out"][0]
+
+
+@pytest.mark.parametrize("strategy", ["mpc", "static", "siren"])
+def test_a_target_out_of_reach_ends_the_run_early_and_says_so(
+    job: Path, capsys: pytest.CaptureFixture[str], strategy: str
+) -> None:
+    with_mpc(job, target=0.05, epochs=60)
+    assert run(["serverless", str(job), "--strategy", strategy, "-o", "json"]) == 4
+    answer = json.loads(capsys.readouterr().out)
+    assert sum(epoch["share"] for epoch in answer["epochs"]) < 40
+    assert len(answer["epochs"]) <= 40 + 10, "not one small part after another"
+    assert "more epochs, and max_epochs allows" in answer["stopped"]
+    assert answer["ways_out"] == [f"workload.target_loss: {min(e['loss'] for e in answer['epochs']):.4g} was reached"]
+
+
+def test_earlier_runs_that_are_learnt_from_are_named(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with_mpc(job)
+    assert run(["serverless", str(job), "-o", "json"]) == 0
+    said = capsys.readouterr()
+    assert "earlier" not in said.err
+    first = json.loads(said.out)["run_id"]
+    note = f"learns from the epochs of {first} (less than a day old): --fresh ignores them"
+    assert run(["serverless", str(job), "--dry-run"]) == 0
+    assert note in " ".join(capsys.readouterr().out.split())
+    assert run(["serverless", str(job), "-o", "json"]) == 0
+    said = capsys.readouterr()
+    assert note in " ".join(said.err.split())
+    assert json.loads(said.out)["earlier_runs"] == [first]
+    assert run(["serverless", str(job), "--fresh", "-o", "json"]) == 0
+    said = capsys.readouterr()
+    assert "learns from" not in said.err
+    assert json.loads(said.out)["earlier_runs"] == []
+    assert run(["resume", json.loads(said.out)["run_id"]]) == 0
 
 
 def test_a_dry_run_starts_nothing(job: Path, capsys: pytest.CaptureFixture[str]) -> None:

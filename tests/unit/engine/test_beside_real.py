@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Any
 
 import pytest
-from tests.synthetic import Listed, Machine, driven, make_engine, make_problem, stored
+from tests.synthetic import Listed, Machine, OneFirst, driven, make_engine, make_problem, stored
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.engine import Engine
@@ -235,7 +235,9 @@ def test_the_nodes_of_a_training_end_themselves_at_its_upper_bound(store: Store)
     """Even if mlcd is gone, nodes of trials and training together cost no more than the budget."""
     cloud = QuickCloud()
     limited = problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(50)), slowdown=0.5)
-    run = driven(make_engine(limited, cloud, store, chosen=Listed(configs=(SLOW, EVEN), at_once=1), parallel=2), store)
+    run = driven(
+        make_engine(limited, cloud, store, chosen=OneFirst(configs=(SLOW, EVEN), at_once=1), parallel=2), store
+    )
     assert run.status is Status.DONE
     (lease,) = cloud.trainings()
     first = next(step for step in run.steps if step.role is Role.TRAINING)

@@ -451,6 +451,8 @@ def test_a_job_that_exits_too_early_gives_a_warning(store: Store) -> None:
     record, warned = train(Trainings(Attempt(steady(10.0, WORK / 2))), store)
     assert record.status is Status.DONE
     assert warned == ["the job exited successfully after 50% of the work its file names: check job.samples"]
+    assert record.final is not None
+    assert [record.final.warning] == warned
 
 
 def test_shares_are_of_the_work_that_the_job_reported(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -518,7 +520,7 @@ def test_a_training_that_died_long_ago_is_charged_at_most_what_was_authorised(st
 
 def test_ctrl_c_in_the_training_charges_it_and_can_be_resumed(store: Store) -> None:
     cloud = Trainings(Attempt(steady(10.0, 2000), KeyboardInterrupt(), reached=1000.0))
-    with pytest.raises(Interrupted, match="mlcd resume run-1"):
+    with pytest.raises(Interrupted, match="continues from its checkpoint: `mlcd resume run-1` continues the run"):
         train(cloud, store)
     record = stored(store)
     assert record.status is Status.INTERRUPTED
@@ -541,7 +543,7 @@ def test_ctrl_c_charges_the_training_although_the_cloud_does_not_say_what_is_sav
     assert isinstance(engine.performer, NodePerformer)
     engine.performer.bounds = Bounds(interrupt_seconds=0.2)
     try:
-        with pytest.raises(Interrupted, match="mlcd resume run-1"):
+        with pytest.raises(Interrupted, match="saved no checkpoint and starts again: `mlcd resume run-1`"):
             engine.drive()
     finally:
         go.set()

@@ -19,7 +19,7 @@ from mlcd.run.step import Role, Step
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import plans
+from mlcd.trial.plan import STOP_SECONDS, plans
 from mlcd.units import Usd
 
 MACHINES = {
@@ -30,7 +30,7 @@ CHEAP, QUICK = (Config.deployment(name, 1) for name in MACHINES)
 WORK = 360_000.0
 TRIAL = TrialPolicy(seconds=300.0, extra_seconds_per_3_nodes=0.0, extension=0.0, watchdog_seconds=0.0)
 RESTART = 60.0
-LOOK = RESTART + 300.0
+LOOK = RESTART + 300.0 + STOP_SECONDS
 
 
 class Differing(Wrapped):

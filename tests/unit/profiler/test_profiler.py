@@ -147,7 +147,7 @@ def test_a_job_that_never_starts_is_ended() -> None:
 
 def test_a_lease_that_ends_at_once_is_charged_in_full() -> None:
     trial = failure(ScriptedLease([]))
-    assert trial.kind is FailureKind.HANG
+    assert trial.kind is FailureKind.ERROR
     assert trial.message.startswith("the job ended before its first sample")
     assert trial.seconds == POLICY.worst_seconds(1)
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from jsonschema import validate
 from tests.rendered import html_of, json_of, picture_of, verdict_of
-from tests.synthetic import Listed, Machine, SyntheticCloud, driven, make_engine, make_problem
+from tests.synthetic import Machine, OneFirst, SyntheticCloud, driven, make_engine, make_problem
 
 from mlcd.findings import shown
 from mlcd.goal import Goal, Objective
@@ -41,7 +41,7 @@ def moved() -> SearchRun:
         restart_seconds=100.0,
     )
     with Store(None) as store:
-        chosen = Listed(configs=(SLOW, EVEN, FAST), at_once=1)
+        chosen = OneFirst(configs=(SLOW, EVEN, FAST), at_once=1)
         return driven(make_engine(problem, SyntheticCloud(MACHINES), store, chosen=chosen, parallel=2), store)
 
 

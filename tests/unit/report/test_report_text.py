@@ -11,7 +11,10 @@ from tests.report_samples import (
     all_failed_run,
     both_limits_run,
     budget_run,
+    interrupted_run,
+    lost_run,
     no_limit_run,
+    nothing_fits_run,
     overran_run,
     replayed_run,
     with_attempts,
@@ -25,7 +28,8 @@ from mlcd.findings.rejected import listed
 from mlcd.problem import Problem
 from mlcd.report.as_json import schema
 from mlcd.report.node_metrics import bytes_text
-from mlcd.report.progress import ProgressLines
+from mlcd.report.progress import ProgressLines, _worth
+from mlcd.report.receipt_lines import train_lines
 from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
 from mlcd.run.findings import AccountStep
 from mlcd.run.money import Money
@@ -34,7 +38,9 @@ from mlcd.run.step import Step
 from mlcd.run.verdict import Naive
 from mlcd.space import Config
 from mlcd.trial.node_metrics import NodeMetrics
-from mlcd.trial.trial import Measurement
+from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Plan
+from mlcd.trial.trial import Failure, FailureKind, History, Measurement
 from mlcd.units import ZERO, Usd, format_seconds
 
 
@@ -134,7 +140,7 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
         ("output-missing", "MISSING: model.pt, metrics.json: listed under outputs in the job file, and not there"),
         (
             "output-missing",
-            "outputs are paths in this folder:\n  /home/work/run/workdir\n",
+            "copy what you need from\n  /home/work/run/workdir\nBefore the next run, correct `outputs`",
         ),
         ("output-missing", "chosen; an output is missing"),
         ("all-failed", "Every trial failed (4 of 4)"),
@@ -145,6 +151,60 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
 )
 def test_every_ending_has_its_text(name: str, words: str) -> None:
     assert words in verdict_of(SAMPLES[name]())
+
+
+def test_money_so_far_is_what_was_paid_and_a_prediction_is_apart() -> None:
+    done = budget_run()
+    run = shown(replace(with_attempts(done), status=Status.INTERRUPTED, findings=None))
+    paid = run.train_findings.receipt
+    assert paid.run_is_predicted
+    lines = {line.split("  ")[1]: line for line in verdict_of(run).splitlines() if line.startswith("  ")}
+    assert str(run.spent) in lines["so far"]
+    assert str(paid.total_usd) in lines["total (predicted)"]
+    assert run.spent < paid.total_usd
+    assert "left (predicted)" in lines
+    assert [line.label for line in train_lines(paid, is_final=False)][1:4] == [
+        "so far",
+        "run (predicted)",
+        "total (predicted)",
+    ]
+
+
+def test_a_warning_about_the_end_is_in_every_report() -> None:
+    made = lost_run()
+    warned = replace(made.attempts[-1], warning="the job exited successfully after 50% of the work")
+    run = shown(replace(with_attempts(made, *made.earlier, warned), status=Status.DONE, findings=None))
+    assert "WARNING: the job exited successfully after 50% of the work." in verdict_of(run)
+    assert "WARNING: the job exited successfully after 50% of the work." in html_of(run)
+    found: Any = json_of(run)
+    assert found["training"]["warning"] == warned.warning
+
+
+def test_an_interrupted_trial_did_not_fail() -> None:
+    run = interrupted_run()
+    last = run.trials[-1]
+    stopped = Failure(
+        config=last.config, attempt=1, kind=FailureKind.STOPPED, message="", seconds=30.0, usd=last.trial.usd
+    )
+    run = with_trials(run, [*run.trials[:-1], replace(last, outcome=stopped)])
+    before = sum(isinstance(step.trial, Failure) for step in run.trials) - 1
+    assert f"search (6 trials, {f'{before} failed, ' if before else ''}1 interrupted)" in verdict_of(run)
+    assert [each.config for each in History((stopped,)).to_retry(0)] == [last.config]
+    lost = replace(stopped, kind=FailureKind.LOST)
+    assert History((lost,)).to_retry(0) == ()
+    assert History((stopped, replace(lost, attempt=2))).to_retry(1) != ()
+
+
+def test_a_faster_trial_that_does_not_fit_is_not_called_no_better() -> None:
+    run = nothing_fits_run()
+    measured = list(run.history.measured)
+    fastest = max(measured, key=lambda trial: trial.samples_per_second)
+    slowest = min(measured, key=lambda trial: trial.samples_per_second)
+    fits = Plan.of(run.problem, slowest)
+    text = _worth(run.problem, fastest, fits, fits, slowest)
+    assert text.endswith(f"faster than {slowest.config}, but does not fit")
+    other = Plan.of(run.problem, fastest)
+    assert _worth(run.problem, slowest, other, other, fastest).endswith(f"no better than {fastest.config}")
 
 
 def test_a_failed_training_saved_nothing() -> None:

@@ -53,8 +53,8 @@ model = torch.nn.Linear(4, 4)
 model = mlcd.torch.parallel(model)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 mlcd.torch.checkpoint(model=model, optimizer=optimizer)
-for epoch in range(EPOCHS):
-    for a, b in mlcd.steps(loader):
+for epoch in mlcd.epochs(EPOCHS):
+    for a, b in mlcd.steps(loader, batch_size=16):
         optimizer.zero_grad()
         loss = ((model(a) - b) ** 2).mean()
         loss.backward()
@@ -62,7 +62,7 @@ for epoch in range(EPOCHS):
 torch.save(model.module.state_dict(), "model.pt")
 """
     )
-    assert "+    for a, b in mlcd.steps(loader):" in found.diff()
+    assert "+    for a, b in mlcd.steps(loader, batch_size=16):" in found.diff()
 
 
 def test_what_was_edited_needs_no_more_edits(tmp_path: Path) -> None:
@@ -115,6 +115,54 @@ def main():
     ast.parse(found.edited)
 
 
+def test_batches_taken_by_their_places_are_read(tmp_path: Path) -> None:
+    """`for i in range(0, len(x), BATCH)`: the batch and the samples are those of the range."""
+    found = read(
+        tmp_path,
+        """\
+import torch
+BATCH = 32
+x = torch.randn(640, 4)
+model = torch.nn.Linear(4, 1)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(1, 5):
+    for start in range(0, len(x), BATCH):
+        model(x[start : start + BATCH]).mean().backward()
+        optimizer.step()
+""",
+    )
+    assert (found.batch, found.samples, found.epochs) == (32, 640, 4)
+    assert "for start in mlcd.steps(range(0, len(x), BATCH), batch_size=BATCH):" in found.edited
+    assert "for epoch in mlcd.epochs(range(1, 5)):" in found.edited
+    assert read(tmp_path, found.edited).epochs == 4
+
+
+def test_a_batch_that_the_loop_cannot_see_is_left_to_the_job_file(tmp_path: Path) -> None:
+    found = read(
+        tmp_path,
+        """\
+import torch
+from torch.utils.data import DataLoader
+
+def one_epoch(model, loader, optimizer):
+    for x in loader:
+        model(x).mean().backward()
+        optimizer.step()
+
+def main():
+    size = 16
+    loader = DataLoader(torch.randn(64, 4), batch_size=size)
+    model = torch.nn.Linear(4, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    while True:
+        one_epoch(model, loader, optimizer)
+""",
+    )
+    assert found.batch == 16
+    assert "for x in mlcd.steps(loader):" in found.edited
+    assert any(note.startswith("line 14: this loop starts again after a checkpoint") for note in found.notes)
+
+
 def test_a_script_that_is_distributed_keeps_its_own(tmp_path: Path) -> None:
     text = PLAIN.replace(
         "optimizer = torch", "model = torch.nn.parallel.DistributedDataParallel(model)\noptimizer = torch"
@@ -129,7 +177,7 @@ def test_a_script_that_is_distributed_keeps_its_own(tmp_path: Path) -> None:
 def test_a_loader_made_in_the_loop_is_shared_too(tmp_path: Path) -> None:
     text = PLAIN.replace("    for a, b in loader:", "    for a, b in DataLoader(TensorDataset(x, x), batch_size=8):")
     found = read(tmp_path, text)
-    assert "for a, b in mlcd.steps(mlcd.torch.loader(TensorDataset(x, x), batch_size=8)):" in found.edited
+    assert "for a, b in mlcd.steps(mlcd.torch.loader(TensorDataset(x, x), batch_size=8), batch_size=8):" in found.edited
     ast.parse(found.edited)
 
 

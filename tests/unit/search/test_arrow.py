@@ -56,6 +56,16 @@ def test_leaves_are_not_smaller_than_allowed_and_seeds_repeat() -> None:
     assert len(set(found)) > 1
 
 
+def test_a_forest_is_grown_once_for_the_same_rows_and_again_when_one_changes() -> None:
+    inputs, values = np.array([[1.0], [2.0], [3.0], [4.0]]), np.array([1.0, 2.0, 3.0, 4.0])
+    first = trees.fit(inputs, values, trees=3, least_leaf=1, seed=0)
+    assert trees.fit(inputs.copy(), values.copy(), trees=3, least_leaf=1, seed=0) is first
+    values[3] = 9.0
+    again = trees.fit(inputs, values, trees=3, least_leaf=1, seed=0)
+    assert again.predict(inputs)[3] == 9.0
+    assert first.predict(inputs)[3] == 4.0
+
+
 def test_trees_need_rows() -> None:
     with pytest.raises(ValueError, match="at least 1"):
         trees.fit(np.zeros((0, 2)), np.zeros(0), trees=1, least_leaf=1, seed=0)

@@ -8,7 +8,8 @@ import pytest
 from tests.serving_world import world
 
 from mlcd.models.gp import HyperPrior
-from mlcd.search.registry import SERVING, STRATEGIES, options_of, strategy, strategy_class
+from mlcd.options import options_of
+from mlcd.search.registry import SERVING, STRATEGIES, strategy, strategy_class
 from mlcd.search.strategy import Strategy
 
 PAGES = Path(__file__).resolve().parents[3] / "docs" / "strategies"

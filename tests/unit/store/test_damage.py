@@ -12,16 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.unit.store.test_store import header, measured, nodes_problem, step
+from tests.unit.store.test_store import FUNCTIONS, call, epoch, epoch_step, header, measured, nodes_problem, step
 
 from mlcd.errors import BadInput, RunBusy, StoreError
 from mlcd.problem import Problem
+from mlcd.run.findings import Findings
+from mlcd.run.kind import Kind
 from mlcd.run.run import Run
 from mlcd.run.verdict import Verdict
 from mlcd.store.backups import backups
 from mlcd.store.damage import DamagedStore, NotWritable, damaged, damaged_run, explained, explained_os
 from mlcd.store.restore import restore
-from mlcd.store.rows import digest
+from mlcd.store.rows import TABLES, digest, set_count
 from mlcd.store.store import FILE, Store
 from mlcd.trial.outcome import Status
 
@@ -58,6 +60,11 @@ def sql(home: Path, *statements: str) -> None:
             db.execute(statement)
 
 
+def load(home: Path, run_id: str) -> None:
+    with Store(home) as store:
+        store.load(run_id)
+
+
 def load_all(home: Path) -> None:
     with Store(home) as store:
         for name in ("first", "second", "third"):
@@ -77,7 +84,10 @@ ROW_DAMAGE = [
     ("UPDATE statuses SET status = 'asleep' WHERE run_id = 'second'", "its status is not as"),
     ("UPDATE runs SET header = '[' WHERE run_id = 'second'", "what was recorded when it started is not as"),
     ("UPDATE runs SET problem = CAST(x'ff' AS TEXT) WHERE run_id = 'second'", "UTF-8"),
-    ("DELETE FROM statuses WHERE run_id = 'second'", "its status is missing"),
+    ("DELETE FROM statuses WHERE run_id = 'second'", "2 of its 8 rows are missing"),
+    ("DELETE FROM statuses WHERE run_id = 'second' AND status = 'done'", "1 of its 8 rows are missing"),
+    ("UPDATE row_counts SET row_count = 7 WHERE run_id = 'second'", "the count of its rows is not as"),
+    ("DELETE FROM row_counts WHERE run_id = 'second'", "the count of its rows is missing"),
     ("DELETE FROM steps_ended WHERE run_id = 'second' AND number = 2", "1 of its 8 rows are missing"),
     ("DELETE FROM verdicts WHERE run_id = 'second'", "1 of its 8 rows are missing"),
     ("DELETE FROM steps_started WHERE run_id = 'second' AND number = 1", "1 of its 8 rows are missing"),
@@ -102,7 +112,7 @@ def test_a_damaged_row_names_its_run_and_the_others_stay_readable(home: Path, st
 
 @pytest.mark.parametrize(
     ("statement", "what"),
-    [row for row in ROW_DAMAGE if "header" in row[0] or "statuses" in row[0]],
+    [row for row in ROW_DAMAGE if "UTF-8" not in row[1]],
 )
 def test_the_list_shows_a_damaged_run(home: Path, statement: str, what: str) -> None:
     sql(home, statement)
@@ -114,14 +124,93 @@ def test_the_list_shows_a_damaged_run(home: Path, statement: str, what: str) -> 
 
 def test_a_step_that_is_missing_in_a_run_that_goes_on(home: Path) -> None:
     sql(home, "DELETE FROM steps_started WHERE run_id = 'third' AND number = 1")
+    with Store(home) as store, pytest.raises(StoreError, match="run third is damaged: 1 of its 6 rows are missing"):
+        store.load("third")
+    with closing(sqlite3.connect(home / FILE, isolation_level=None)) as db:
+        set_count(db, "third", 5)  # as if it had been missing when a home without counts was converted
     with Store(home) as store, pytest.raises(StoreError, match="run third is damaged: the start of a step is missing"):
         store.load("third")
+
+
+@pytest.fixture
+def every_table(tmp_path: Path) -> Path:
+    """A run of functions that has rows in every table, and another run."""
+    with Store(tmp_path / "home") as store:
+        run_with_steps(store, "other")
+        run = Run(header=header("all", Kind.SERVERLESS), problem=FUNCTIONS)
+        store.add(run, spec={})
+        for number in (1, 2):
+            store.start("all", [epoch_step(number)])
+            store.end("all", epoch_step(number).ended(epoch(number)), [call(0), call(1)])
+            store.conclude("all", Verdict(stopped=f"verdict {number}"))
+        store.finish("all", Status.DONE, Findings())
+    return tmp_path / "home"
+
+
+def rows_of(home: Path, run_id: str) -> list[tuple[str, int]]:
+    with closing(sqlite3.connect(home / FILE)) as db:
+        return [
+            (table, number)
+            for table in TABLES
+            for (number,) in db.execute(f"SELECT rowid FROM {table} WHERE run_id = ?", (run_id,))
+        ]
+
+
+def check_damaged(home: Path, run_id: str, other: str) -> None:
+    """However it is read, the run is damaged, and the other one is not."""
+    with Store(home) as store:
+        assert {line.run_id: bool(line.damage) for line in store.runs()} == {run_id: True, other: False}
+        store.load(other)
+        for read in (store.load, store.spec, store.calls, store.kind, store.status, store.logs):
+            with pytest.raises(StoreError, match=f"run {run_id} is damaged"):
+                read(run_id)
+
+
+@pytest.mark.parametrize("run_id", ["all", "other"])
+def test_a_run_that_lost_any_of_its_rows_is_damaged_whatever_reads_it(
+    every_table: Path, tmp_path: Path, run_id: str
+) -> None:
+    for table, number in rows_of(every_table, run_id):
+        home = tmp_path / f"{table}-{number}"
+        shutil.copytree(every_table, home)
+        sql(home, f"DELETE FROM {table} WHERE rowid = {number}")
+        check_damaged(home, run_id, "other" if run_id == "all" else "all")
+        done = restore(home)
+        assert run_id in (*done.from_backup, *done.lost)
+        with Store(home) as store:
+            assert not any(line.damage for line in store.runs())
+
+
+def test_a_row_that_was_written_twice_is_damage(every_table: Path) -> None:
+    for table, column in (("statuses", "id"), ("verdicts", "id"), ("calls", "shard"), ("steps_ended", "number")):
+        with closing(sqlite3.connect(every_table / FILE, isolation_level=None)) as db:
+            db.row_factory = sqlite3.Row
+            row = dict(db.execute(f"SELECT * FROM {table} WHERE run_id = 'all'").fetchone())
+            row[column] = 99
+            row["digest"] = digest(row)
+            marks = ", ".join("?" * len(row))
+            db.execute(f"INSERT INTO {table} VALUES ({marks})", tuple(row.values()))
+        check_damaged(every_table, "all", "other")
+        sql(every_table, f"DELETE FROM {table} WHERE {column} = 99")
+    load(every_table, "all")
+
+
+def test_what_is_paid_for_is_recorded_in_a_damaged_run_too_and_it_stays_damaged(home: Path) -> None:
+    sql(home, "DELETE FROM row_counts WHERE run_id = 'third'")
+    with Store(home) as store:
+        store.start("third", [step(3)])
+        store.end("third", step(3).ended(measured()))
+        with pytest.raises(StoreError, match="run third is damaged: the count of its rows is missing"):
+            store.load("third")
+    with closing(sqlite3.connect(home / FILE)) as db:
+        assert db.execute("SELECT count(*) FROM steps_ended WHERE run_id = 'third'").fetchone() == (3,)
 
 
 def test_a_run_without_a_name_is_listed(home: Path) -> None:
     sql(home, "PRAGMA foreign_keys = OFF", "UPDATE runs SET run_id = '' WHERE run_id = 'second'")
     with Store(home) as store:
-        assert {line.run_id: bool(line.damage) for line in store.runs()} == {"first": False, "": True, "third": False}
+        found = {line.run_id: bool(line.damage) for line in store.runs()}
+    assert found == {"first": False, "": True, "second": True, "third": False}
 
 
 def _fifo(path: Path) -> None:
@@ -155,8 +244,8 @@ FILE_DAMAGE: list[tuple[Callable[[Path], object], str]] = [
     (lambda path: sql(path.parent, "PRAGMA user_version = 5"), "says that it has schema 5, but its tables are of"),
     (lambda path: sql(path.parent, "PRAGMA foreign_keys = OFF", "DROP TABLE statuses"), "its tables are"),
     (
-        lambda path: sql(path.parent, "ALTER TABLE statuses DROP COLUMN row_count"),
-        "its table statuses lacks the column row_count",
+        lambda path: sql(path.parent, "ALTER TABLE statuses DROP COLUMN at"),
+        "its table statuses lacks the column at",
     ),
     (_fifo, "it should be a file and is a FIFO"),
     (_folder, "it should be a file and is a folder"),

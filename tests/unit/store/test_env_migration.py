@@ -13,7 +13,7 @@ from tests.unit.store.test_store import header, nodes_problem
 
 from mlcd.errors import BadInput, StoreError
 from mlcd.run.run import Run
-from mlcd.store.rows import TABLES
+from mlcd.store.rows import COUNTS, FACTS
 from mlcd.store.store import FILE, SCHEMA, Store
 from mlcd.trial.outcome import Status
 
@@ -32,17 +32,19 @@ def _drop_digests(db: sqlite3.Connection) -> None:
     schema = re.sub(r",( *--[^\n]*)?\n +digest +TEXT\n\)", r"\1\n)", schema)
     schema = re.sub(r"\n +digest +TEXT,", "", schema)
     db.execute("PRAGMA legacy_alter_table = ON")
-    for table in TABLES:
+    db.execute(f"DROP TABLE {COUNTS}")
+    for table in FACTS:
         db.execute(f"ALTER TABLE {table} RENAME TO with_{table}")
     for index in ("verdicts_by_run", "statuses_by_run"):
         db.execute(f"DROP INDEX {index}")
     for statement in schema.split(";\n"):
         db.execute(statement)
-    for table in TABLES:
+    db.execute(f"DROP TABLE {COUNTS}")
+    for table in FACTS:
         columns = [row[1] for row in db.execute(f"PRAGMA table_info({table})")]
         assert "digest" not in columns
         db.execute(f"INSERT INTO {table} SELECT {', '.join(columns)} FROM with_{table}")
-    for table in reversed(TABLES):
+    for table in reversed(FACTS):
         db.execute(f"DROP TABLE with_{table}")
 
 
@@ -80,6 +82,14 @@ def test_a_home_of_schema_6_keeps_values_of_unfinished_runs_only_and_apart(tmp_p
         assert db.execute("SELECT count(*) FROM runs").fetchone() == (2,)
     with closing(sqlite3.connect(tmp_path / FILE)) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
+
+
+def test_a_job_that_no_version_wrote_is_left_as_it_is(tmp_path: Path) -> None:
+    schema_6(tmp_path)
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as db:
+        db.execute("UPDATE runs SET spec = '{}' WHERE run_id = 'open'")
+    with Store(tmp_path) as store:
+        assert store.spec("open") == {}
 
 
 @pytest.mark.parametrize("schema", [2, 5])

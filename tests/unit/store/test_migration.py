@@ -30,6 +30,7 @@ from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
 from mlcd.space import Config, Knob, Space
+from mlcd.store.rows import TABLES, digest
 from mlcd.store.store import FILE, SCHEMA, Store
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
@@ -342,7 +343,7 @@ def test_every_schema_of_0_1_opens_with_all_its_data(tmp_path: Path, schema: int
     with closing(sqlite3.connect(tmp_path / FILE)) as db:
         tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()}
         assert db.execute("PRAGMA foreign_key_check").fetchall() == []
-    assert tables == {"runs", "steps_started", "steps_ended", "calls", "verdicts", "findings", "statuses"}
+    assert tables == set(TABLES)
     assert version(tmp_path / FILE) == SCHEMA
 
 
@@ -534,3 +535,49 @@ def test_processes_that_open_an_old_home_at_once_all_succeed(tmp_path: Path, lar
         children = [in_a_child(lambda home=home: check_all(home)) for _ in range(4)]  # type: ignore[misc]
         assert [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children] == [0] * 4
         check_all(home)
+
+
+# ---- schema 7, which counted a run's rows in its statuses
+
+
+def schema_7(folder: Path) -> None:
+    """Two runs as schema 7 had them: the last status of each has the count of its rows."""
+    with Store(folder) as store:
+        for name in ("one", "two"):
+            store.add(Run(header=header(name, Kind.TRAIN), problem=PROBLEM), spec={})
+            store.start(name, [trial(1, SMALL, None)])
+            store.end(name, trial(1, SMALL, measurement(5)))
+            store.set_status(name, Status.INTERRUPTED)
+    with closing(sqlite3.connect(folder / FILE, isolation_level=None)) as db:
+        db.row_factory = sqlite3.Row
+        db.execute("ALTER TABLE statuses ADD COLUMN row_count INTEGER")
+        for row in map(dict, db.execute("SELECT * FROM statuses").fetchall()):
+            row["row_count"] = 2 if row["status"] == "running" else 5
+            values = (row["row_count"], digest(row), row["id"])
+            db.execute("UPDATE statuses SET row_count = ?, digest = ? WHERE id = ?", values)
+        db.execute("DROP TABLE row_counts")
+        db.execute("PRAGMA user_version = 7")
+
+
+@pytest.mark.parametrize(
+    ("statement", "damage"),
+    [
+        ("", ""),
+        ("DELETE FROM steps_ended WHERE run_id = 'two'", "1 of its 5 rows are missing"),
+        ("UPDATE statuses SET status = 'done' WHERE run_id = 'two'", "its status is not as mlcd wrote it"),
+        ("UPDATE steps_ended SET digest = NULL WHERE run_id = 'two'", "the outcome of step 1 is not as mlcd wrote it"),
+    ],
+)
+def test_a_home_of_schema_7_opens_and_what_was_damaged_is_still_known(
+    tmp_path: Path, statement: str, damage: str
+) -> None:
+    schema_7(tmp_path)
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as db:
+        db.execute(statement)
+    with Store(tmp_path) as store:
+        assert {line.run_id: line.damage for line in store.runs()} == {"one": "", "two": damage}
+        assert [step.number for step in store.load("one").ended] == [1]
+        store.set_status("one", Status.RUNNING)
+        assert store.load("one").status is Status.RUNNING
+    assert version(tmp_path / FILE) == SCHEMA
+    assert version(tmp_path / f"{FILE}.schema7.bak") == 7

@@ -23,7 +23,7 @@ from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Role, Step
 from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
 from mlcd.space import Config, Knob, Space
-from mlcd.store.rows import digest, seal
+from mlcd.store.rows import insert, seal
 from mlcd.store.store import FILE, SCHEMA, Store, home
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
@@ -474,8 +474,8 @@ def test_a_run_can_be_read_while_another_process_writes(tmp_path: Path) -> None:
     with Store(tmp_path) as store, closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
         add(store, "r")
         other.execute("BEGIN IMMEDIATE")
-        row = {"id": 2, "run_id": "r", "status": "done", "at": 1.0}
-        other.execute("INSERT INTO statuses VALUES (2, 'r', 'done', 1.0, NULL, ?)", (digest(row),))
+        other.row_factory = sqlite3.Row
+        insert(other, "statuses", [{"id": 2, "run_id": "r", "status": "done", "at": 1.0}])
         assert store.load("r").status is Status.RUNNING
         other.execute("COMMIT")
         assert store.load("r").status is Status.DONE

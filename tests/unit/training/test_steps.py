@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import mlcd
+from mlcd.errors import BadInput
 from mlcd.training import checkpoints
 from mlcd.training.training_progress import current_progress
 from mlcd.training.worker_env import WorkerEnv
@@ -167,6 +169,117 @@ def test_without_a_total_the_script_sets_the_epoch(job: Job) -> None:
     loader = Loader()
     list(mlcd.steps(loader))
     assert loader.epochs == []
+
+
+# ---- epochs
+
+
+def nested(job: Job, weights: Weights, *, stop_at: int | None = None, loader: Any = None) -> list[tuple[int, int]]:
+    """A script with a loop over epochs around its steps: (epoch, step in it); mlcd asks it to stop after a step."""
+    job.restart()
+    weights.restore()
+    seen: list[tuple[int, int]] = []
+    for epoch in mlcd.epochs(3):
+        for at, _ in enumerate(mlcd.steps(Loader() if loader is None else loader)):
+            weights.value += 1
+            seen.append((epoch, at))
+            if len(seen) == stop_at:
+                (job.folder / "stop").touch()
+    return seen
+
+
+@pytest.mark.parametrize("stop_at", [1, 4, 5, 6, 10, 14])
+def test_epochs_are_counted_right_after_a_checkpoint(job: Job, stop_at: int) -> None:
+    job.env.setenv("MLCD_SAMPLES", "150")
+    whole = [(epoch, at) for epoch in range(3) for at in range(5)]
+    assert nested(job, Weights()) == whole
+    for file in job.checkpoints.iterdir():
+        shutil.rmtree(file)
+    weights = Weights()
+    with pytest.raises(SystemExit):
+        nested(job, weights, stop_at=stop_at)
+    (job.folder / "stop").unlink()
+    rest = nested(job, weights)
+    assert [epoch for epoch, _ in rest] == [epoch for epoch, _ in whole[stop_at:]]
+    assert weights.value == 15
+
+
+def test_epochs_of_a_loader_without_length_continue_in_their_epoch(job: Job) -> None:
+    job.env.setenv("MLCD_SAMPLES", "150")
+    weights = Weights()
+    with pytest.raises(SystemExit):
+        nested(job, weights, stop_at=7, loader=_Stream())
+    (job.folder / "stop").unlink()
+    assert {epoch for epoch, _ in nested(job, weights, loader=_Stream())} == {1, 2}
+
+
+def test_an_epoch_of_the_script_is_the_epoch_of_the_sampler(job: Job) -> None:
+    job.env.setenv("MLCD_SAMPLES", "150")
+    loader = Loader()
+    nested(job, Weights(), loader=loader)
+    assert loader.epochs == [0, 1, 2]
+
+
+def test_epochs_may_have_numbers_of_their_own_and_end_with_the_target(job: Job) -> None:
+    job.env.setenv("MLCD_TARGET", json.dumps({"metric": "loss", "value": 0.1, "higher": False}))
+    seen = []
+    for epoch in mlcd.epochs(range(1, 9)):
+        seen.append(epoch)
+        for _ in mlcd.steps(Loader()):
+            mlcd.score(loss=0.5 if epoch < 3 else 0.05)
+    assert seen == [1, 2, 3]
+
+
+def test_epochs_that_are_done_are_not_repeated(job: Job) -> None:
+    job.env.setenv("MLCD_SAMPLES", "160")  # more than three passes are: the job file says a little too much
+    weights = Weights()
+    nested(job, weights)
+    current_progress().save()
+    assert nested(job, weights) == []
+
+
+def test_a_checkpoint_without_an_epoch_is_placed_by_its_samples(job: Job) -> None:
+    job.env.setenv("MLCD_SAMPLES", "150")
+    weights = Weights()
+    job.restart()
+    weights.restore()
+    for _ in mlcd.steps(range(7), total=70):
+        weights.value += 1
+    rest = nested(job, weights)
+    assert [epoch for epoch, _ in rest] == [1, 1, 1, 2, 2, 2, 2, 2]
+
+
+@pytest.mark.parametrize("wrong", ["3", 2.5, None, True])
+def test_epochs_are_a_number_or_a_range(wrong: Any) -> None:
+    with pytest.raises(BadInput, match=r"mlcd\.epochs: epochs"):
+        mlcd.epochs(wrong)
+
+
+def test_own_epochs_that_start_again_after_a_checkpoint_are_warned_about_once(job: Job) -> None:
+    job.env.setenv("MLCD_SAMPLES", "150")
+    weights = Weights()
+    weights.restore()
+    for _ in mlcd.steps(range(3), total=30):
+        weights.value += 1
+    assert job.values("warning") == []
+    job.restart()
+    weights.restore()
+    for _ in range(3):
+        for _ in mlcd.steps(Loader()):
+            pass
+    (warning,) = job.values("warning")
+    assert "20% of the training" in warning
+    assert "for epoch in mlcd.epochs(3)" not in warning  # it does not know how many there are
+    assert "mlcd.epochs(" in warning
+
+
+def test_by_hand_epochs_are_a_range() -> None:
+    assert list(mlcd.epochs(3)) == [0, 1, 2]
+
+
+class _Stream:
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(5))
 
 
 @pytest.mark.parametrize("loader", [[], iter([1, 2])])
@@ -423,6 +536,6 @@ finally:
 def test_the_page_on_progress_runs(tmp_path: Path) -> None:
     page = (Path(__file__).resolve().parents[3] / "docs" / "progress.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", page, re.S)
-    assert len(blocks) == 5
+    assert len(blocks) == 6
     (tmp_path / "page.py").write_text("\n".join(blocks))
     subprocess.run([sys.executable, "page.py"], cwd=tmp_path, check=True)
