@@ -233,8 +233,9 @@ def _seed_of(name: str) -> tuple[str, ...]:
 class Entry:
     """One strategy under one goal on one bed; `hours` maps a length to its mean ratio, `summary` pools them.
 
-    code      the commits that measured its runs
-    verified  the commits with which a sample of older runs was the same
+    intervals  length -> 95% interval of its mean ratio
+    code       the commits that measured its runs
+    verified   the commits with which a sample of older runs was the same
     """
 
     bed: str
@@ -245,20 +246,26 @@ class Entry:
     verified: str
     seeds: int
     hours: dict[str, float]
+    intervals: dict[str, tuple[float, float]]
     summary: TrainSummary
 
 
 def entries(made: Mapping[str, Made], *, pool: bool) -> list[Entry]:
     """For every bed, all workloads and the held-out ones (on the simulator none is).
 
-    pool  whether to add all tables together
+    pool  whether to add all tables together, with the seeds that are whole on each of them
     """
+    beds: dict[tuple[str, ...], set[str]] = {}
+    for name in made:
+        bed, _, *seed = name.split("/")
+        beds.setdefault(tuple(seed), set()).add(bed)
     groups: dict[tuple[str, bool, str, int, str, str], list[tuple[Made, TrainRow]]] = {}
     for name, each in made.items():
-        bed = name.split("/")[0]
+        bed, _, *seed = name.split("/")
+        pooled_too = pool and bed != SIM and beds[tuple(seed)] >= set(TABLES)
         for known in each.rows:
             row = _row(known)
-            for place in (bed, ALL_TABLES) if pool and bed != SIM else (bed,):
+            for place in (bed, ALL_TABLES) if pooled_too else (bed,):
                 for unseen in (False, True) if row.unseen and bed != SIM else (False,):
                     key = (place, unseen, row.work, known["parallel"], row.goal, row.strategy)
                     groups.setdefault(key, []).append((each, row))
@@ -266,6 +273,7 @@ def entries(made: Mapping[str, Made], *, pool: bool) -> list[Entry]:
     for (bed, unseen, work, parallel, _, _), pairs in groups.items():
         rows = [row for _, row in pairs]
         (pooled,) = summarise(rows, pool_hours=True)
+        apart = summarise(rows)
         found.append(
             Entry(
                 bed=bed,
@@ -275,7 +283,8 @@ def entries(made: Mapping[str, Made], *, pool: bool) -> list[Entry]:
                 code=", ".join(dict.fromkeys(each.code for each, _ in pairs)),
                 verified=", ".join(dict.fromkeys(each.verified for each, _ in pairs if each.verified)),
                 seeds=len({row.seed for row in rows}),
-                hours={f"{s.hours:g}": s.mean_ratio for s in summarise(rows)},
+                hours={f"{s.hours:g}": s.mean_ratio for s in apart},
+                intervals={f"{s.hours:g}": s.ratio_interval for s in apart},
                 summary=pooled,
             )
         )

@@ -178,9 +178,9 @@ class Toy:
         part.replace(self.folder / "control" / what)
 
     def hurry(self) -> None:
-        """From the next step on, five times as fast: for the rest of a job that is long enough for a slow machine."""
-        for nodes in self.speeds:
-            self.tell(f"slow-{nodes}", 0.2)
+        """From the next step on, 5,000 samples/s: for the rest of a job that is long enough for a slow machine."""
+        for nodes, speed in self.speeds.items():
+            self.tell(f"slow-{nodes}", speed / 5000)
 
     def untell(self, what: str) -> None:
         """Remove the fault."""

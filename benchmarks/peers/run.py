@@ -179,7 +179,7 @@ def table(records: Mapping[str, Mapping[str, Any]], ours: Sequence[Mapping[str, 
             if (line["bed"], line["unseen"], line["work"], line["parallel"]) == ("tables", True, "thrown", 1)
             and line["summary"]["strategy"] == name
         }
-        cells = [f"{known[goal]['hours']['6']:.2f}" if goal in known else "-" for goal in goals]
+        cells = [_six_hours(known[goal]) if goal in known else "-" for goal in goals]
         seeds = max((line["seeds"] for line in known.values()), default=0)
         lines.append(f"| `{name}` | {seeds} | {' | '.join(cells)} | see above | see above |")
     for record in records.values():
@@ -195,6 +195,12 @@ def table(records: Mapping[str, Mapping[str, Any]], ours: Sequence[Mapping[str, 
             f"| {record['package']} | {len(record['seeds'])} | {' | '.join(cells)} | {broken} | {lost} of {runs} |"
         )
     return "\n".join(lines)
+
+
+def _six_hours(line: Mapping[str, Any]) -> str:
+    """The mean ratio of 6-hour jobs, with its interval where the record has it."""
+    low, high = line.get("intervals", {}).get("6", (None, None))
+    return f"{line['hours']['6']:.2f}" + ("" if low is None else f" ({low:.2f} to {high:.2f})")
 
 
 if __name__ == "__main__":

@@ -54,7 +54,7 @@ def check_books(record: SearchRun, toy: Toy) -> None:
 def run_with_progress_beside_the_trial(toy: Toy, file: Path) -> Started:
     """A run to its end; the trial on two nodes makes no step before the training beside it has made some.
 
-    Once it is decided where the training ends, it is five times quicker: there is enough of it for a slow trial.
+    Once it is decided where the training ends, it is quicker: there is enough of it for a slow trial.
     """
     toy.tell("wait-2")
     with toy.mlcd("train", file) as run:

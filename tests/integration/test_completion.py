@@ -11,6 +11,8 @@ import pytest
 import mlcd as package
 from mlcd.cli.main import run
 
+pytestmark = pytest.mark.together("the shells' place")
+
 SHELLS = ("bash", "zsh", "fish")
 
 ASK = {

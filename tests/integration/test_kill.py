@@ -150,7 +150,7 @@ def test_killed_at_random_instants(kills: int, undisturbed: tuple[SearchRun, flo
 
 TRAIN = """\
 name: killed
-resources: {infra: sim/aws}
+resources: {infra: sim/aws, instance_type: [c5.xlarge, c5.4xlarge, p2.xlarge, p3.2xlarge]}
 job: {model: resnet152, samples: 50000, epochs: 8}
 goal: {minimize: time, budget: 150 USD}
 search: {strategy: heterbo, parallel: PARALLEL}

@@ -31,7 +31,10 @@ from mlcd.workloads.made import clicks
 MOTO = Path(__file__).resolve().parents[2] / ".venvs" / "skypilot" / "bin" / "moto_server"
 BUCKET = "mlcd-functions"
 
-pytestmark = pytest.mark.skipif(not MOTO.exists(), reason="no moto server; run: scripts/setup-skypilot")
+pytestmark = [
+    pytest.mark.together("an S3 server"),
+    pytest.mark.skipif(not MOTO.exists(), reason="no moto server; run: scripts/setup-skypilot"),
+]
 
 
 def _free_port() -> int:

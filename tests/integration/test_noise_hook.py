@@ -205,6 +205,7 @@ def readings(folder: Path) -> list[Reading]:
 
 @pytest.mark.parametrize("form", ["ring", "ps"])
 @pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.together("PyTorch workers")
 def test_norms_equal_brute_force(run_torch: Callable[..., list[str]], tmp_path: Path, count: int, form: str) -> None:
     said = run_torch(count, BRUTE_FORCE, "-1", form=form, MLCD_NOISE_EVERY="1")
     found = {reading.samples: reading.noise for reading in readings(tmp_path) if reading.noise is not None}
@@ -219,6 +220,7 @@ def test_norms_equal_brute_force(run_torch: Callable[..., list[str]], tmp_path: 
         assert local > 1.1 * total, "the workers do disagree"
 
 
+@pytest.mark.together("PyTorch workers")
 def test_one_workers_infinite_gradient_is_reported_and_survived(
     run_torch: Callable[..., list[str]], tmp_path: Path
 ) -> None:
@@ -230,6 +232,7 @@ def test_one_workers_infinite_gradient_is_reported_and_survived(
 
 
 @pytest.mark.parametrize(("count", "form"), [(1, "ring"), (2, "ring"), (3, "ps")])
+@pytest.mark.together("PyTorch workers")
 def test_the_noise_scale_is_the_true_one(
     run_torch: Callable[..., list[str]], tmp_path: Path, count: int, form: str
 ) -> None:
@@ -242,6 +245,7 @@ def test_the_noise_scale_is_the_true_one(
     assert noise_scale(found) == pytest.approx(2 * d + 1, rel=0.10)
 
 
+@pytest.mark.together("PyTorch workers")
 def test_default_interval_keeps_the_measuring_share(run_torch: Callable[..., list[str]], tmp_path: Path) -> None:
     """A tiny model, whose steps take hardly more than measuring; all agree on the steps, or they would hang."""
     run_torch(2, KNOWN_NOISE, "10", "600")
@@ -357,6 +361,7 @@ def test_keras_fit_compares_two_steps(tmp_path: Path) -> None:
         assert seen.dot == pytest.approx(math.fsum(a * b for a, b in zip(before, now, strict=True)), rel=1e-4, abs=1e-6)
 
 
+@pytest.mark.extra  # test_platform_examples.py trains it too, and counts what it reports
 def test_tensorflows_example_reports_its_noise(tmp_path: Path) -> None:
     script = str(EXAMPLES / "digits-cnn" / "tensorflow_ring.py")
     run_tensorflow(tmp_path, 2, script, "--epochs", "12", MLCD_NOISE_EVERY="1")

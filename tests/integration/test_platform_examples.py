@@ -139,7 +139,8 @@ def engine_python(name: str) -> str:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("form", ["ring", "ps"])
+# The ring is also trained on below, and by test_slurm_search.py.
+@pytest.mark.parametrize("form", [pytest.param("ring", marks=pytest.mark.extra), "ps"])
 def test_pytorch_trains_on_two_nodes(tmp_path: Path, form: str) -> None:
     pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-venv test")
     samples = 1500 * 20
@@ -177,6 +178,10 @@ def test_pytorch_stops_when_asked_and_continues_with_another_number_of_nodes(tmp
     assert second.samples[0] == reached
     assert second.metrics()["restored_samples"] == reached
     assert second.metrics()["first_loss"] < 2.0, "a network that knows nothing starts at log 10 = 2.3"
+    assert second.samples[-1] >= epochs * 1500
+    assert second.samples == sorted(second.samples)
+    assert (second.workdir / "model.pt").stat().st_size > 0
+    assert second.progress[-1].get("checkpoint") == second.samples[-1]
 
 
 @pytest.mark.slow
@@ -214,7 +219,7 @@ def test_tensorflow_trains_on_two_nodes(tmp_path: Path, form: str) -> None:
     example = f"tensorflow-{form}"
     run = f"MLCD_TENSORFLOW_PYTHON={shlex.quote(engine_python('tensorflow'))}; {job_file(example)['run']} --epochs 15"
     samples = 1500 * 15
-    with Nodes(tmp_path, example, run=run, samples=samples) as nodes:
+    with Nodes(tmp_path, example, run=f"export MLCD_NOISE_EVERY=1; {run}", samples=samples, noise=True) as nodes:
         ended = nodes.wait([0, 1] if form == "ring" else [0])  # with ps only the chief knows when the job is done
     assert ended.codes[0] == 0, ended.log
     assert form == "ps" or ended.codes[1] == 0, ended.log
@@ -223,6 +228,7 @@ def test_tensorflow_trains_on_two_nodes(tmp_path: Path, form: str) -> None:
     assert ended.progress[-1].get("checkpoint") == ended.samples[-1]
     assert ended.metrics()["accuracy"] > 0.8
     assert ended.metrics()["last_loss"] < ended.metrics()["first_loss"]
+    assert sum("noise" in line for line in ended.progress) > 30
 
 
 def test_any_command_trains_on_two_nodes(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.together("the plug-in's environment")
+
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLE = ROOT / "examples" / "plugin"
 MLCD = [sys.executable, "-c", "from mlcd.cli.main import main; main()"]

@@ -23,6 +23,8 @@ from mlcd.errors import BadInput
 from mlcd.loadgen import LoadInput, Scenario, measure_load
 from mlcd.server import Precision, RunningServer, ServerOptions, start_server
 
+pytestmark = pytest.mark.together("a server")
+
 pytest.importorskip("onnxruntime")
 pytest.importorskip("starlette")
 serving_models = import_module("benchmarks.serving_models")

@@ -20,6 +20,8 @@ from mlcd.errors import BadInput
 from mlcd.server import RunningServer, ServerOptions, start_server
 from mlcd.server.limits import Limits
 
+pytestmark = pytest.mark.together("an abused server")
+
 pytest.importorskip("onnxruntime")
 pytest.importorskip("starlette")
 LIMITS = Limits(connections=30, header_seconds=1.0, body_seconds=1.5, idle_seconds=30.0, in_flight_bytes=4 * 2**20)

@@ -9,6 +9,8 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+pytestmark = pytest.mark.together("the site")
+
 ROOT = Path(__file__).resolve().parents[2]
 MOST_BYTES = 1_000_000
 """The most that opening one page may load, the search included."""

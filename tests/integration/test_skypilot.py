@@ -131,7 +131,9 @@ def test_a_lease_has_spot_nodes_and_gives_them_back_after_an_error(
         spot.close()
 
 
-@pytest.mark.parametrize("code", ["InsufficientInstanceCapacity", "VcpuLimitExceeded"])
+@pytest.mark.parametrize(
+    "code", ["InsufficientInstanceCapacity", pytest.param("VcpuLimitExceeded", marks=pytest.mark.extra)]
+)
 def test_no_capacity_and_no_quota_are_capacity_failures_and_unpaid(
     code: str, moto: SkyMoto, engine: SkyPilotEngine, tmp_path: Path
 ) -> None:
@@ -172,7 +174,13 @@ time.sleep(600)
 """
 
 
-@pytest.mark.parametrize("also_the_worker", [True, False], ids=["all-of-mlcd-killed", "mlcd-killed"])
+@pytest.mark.parametrize(
+    "also_the_worker",
+    [
+        pytest.param(True, marks=pytest.mark.extra, id="all-of-mlcd-killed"),  # the next test kills both, earlier
+        pytest.param(False, id="mlcd-killed"),
+    ],
+)
 def test_killing_mlcd_leaves_nothing_after_down(
     also_the_worker: bool, moto: SkyMoto, engine: SkyPilotEngine, tmp_path: Path
 ) -> None:
@@ -272,7 +280,10 @@ answer = {"cloud": str(best.cloud).lower(), "type": best.instance_type, "region"
 """
 
 
-@pytest.mark.parametrize(("infra", "instance"), [("gcp", "n2-standard-4"), ("azure", "Standard_D4s_v5")])
+@pytest.mark.parametrize(
+    ("infra", "instance"),
+    [("gcp", "n2-standard-4"), pytest.param("azure", "Standard_D4s_v5", marks=pytest.mark.extra)],
+)
 def test_the_optimizer_prices_gcp_and_azure_from_the_catalog(
     infra: str, instance: str, moto: SkyMoto, tmp_path: Path
 ) -> None:

@@ -43,6 +43,7 @@ def run(workers: TorchWorkers, folders: list[Path], form: str) -> list[str]:
 
 
 @pytest.mark.slow
+@pytest.mark.together("PyTorch workers")
 def test_parameter_server_and_ring_learn_the_same_and_restore_the_first_workers_checkpoint(
     tmp_path: Path, torch_workers: TorchWorkers
 ) -> None:

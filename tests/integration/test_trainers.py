@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from tests.integration.test_platform_examples import engine_python
 
+pytestmark = pytest.mark.together("both trainers")
+
 DRIVER = '''
 import json, os, sys, warnings
 from pathlib import Path

@@ -1,11 +1,13 @@
 """Searches beside their training, killed at random instants and resumed: nothing is lost, and nothing paid twice."""
 
+import itertools
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
 from tests.property.test_beside_property import beside_search, check_books
+from tests.property.test_watched_property import check_watch, run_of, starts, watched_search
 from tests.synthetic import make_engine, stored, timeless
 
 from mlcd.clouds.provider import Lease, Order
@@ -66,28 +68,35 @@ class Writing:
         return written
 
 
-def drive(seed: int, store: Store, deaths: Deaths, *, add: bool) -> None:
-    problem, cloud, text, parallel = beside_search(seed)
+def drive(seed: int, store: Store, deaths: Deaths, *, add: bool, watched: bool = False) -> None:
+    listed = None
+    if watched:
+        problem, cloud, listed, text, parallel = watched_search(seed)
+    else:
+        problem, cloud, text, parallel = beside_search(seed)
     engine: Engine[Problem] = make_engine(
-        problem, Leasing(cloud, deaths), store, text, seed=seed, parallel=parallel, add=add
+        problem, Leasing(cloud, deaths), store, text, seed=seed, parallel=parallel, add=add, chosen=listed
     )
     engine.journal = Writing(store, deaths)
     engine.drive()
 
 
-def killed_and_resumed(seed: int, rng: random.Random, instants: int, seen: Counter[str]) -> SearchRun:
+def killed_and_resumed(
+    seed: int, rng: random.Random, instants: int, seen: Counter[str], *, watched: bool = False
+) -> SearchRun:
     """The run, killed at one to three random instants."""
     with Store(None) as store:
         for kill in range(rng.randint(1, 3) + 1):
             deaths = Deaths(rng.randint(1, instants))
             try:
-                drive(seed, store, deaths, add=kill == 0)
+                drive(seed, store, deaths, add=kill == 0, watched=watched)
             except Killed:
                 run = stored(store)
                 seen["killed"] += 1
                 seen["with steps in flight"] += bool(run.in_flight)
                 seen["between stretches"] += run.open_stretch is not None and not run.in_flight
-        drive(seed, store, Deaths(), add=False)
+                seen["watched"] += any(step.watch is not None for step in run.in_flight)
+        drive(seed, store, Deaths(), add=False, watched=watched)
         return stored(store)
 
 
@@ -95,14 +104,32 @@ def killed_and_resumed(seed: int, rng: random.Random, instants: int, seen: Count
 def test_a_search_beside_its_training_killed_at_any_instant_gives_the_same_answer(seeds: range) -> None:
     seen: Counter[str] = Counter()
     for seed in seeds:
-        with Store(None) as store:
-            counted = Deaths()
-            drive(seed, store, counted, add=True)
-            whole = stored(store)
-        resumed = killed_and_resumed(seed, random.Random(f"kills|{seed}"), counted.count, seen)
-        assert timeless(resumed.steps) == timeless(whole.steps)
-        assert (resumed.status, resumed.verdict, resumed.spent) == (whole.status, whole.verdict, whole.spent)
-        assert resumed.total_seconds == whole.total_seconds
-        check_books(resumed)
+        check_books(same_after_kills(seed, seen, watched=False))
     assert seen["killed"] >= len(seeds)
     assert seen["with steps in flight"] >= len(seeds) / 3
+
+
+def same_after_kills(seed: int, seen: Counter[str], *, watched: bool) -> SearchRun:
+    """The run after it was killed and resumed, which is the same as without."""
+    with Store(None) as store:
+        counted = Deaths()
+        drive(seed, store, counted, add=True, watched=watched)
+        whole = stored(store)
+    resumed = killed_and_resumed(seed, random.Random(f"kills|{seed}"), counted.count, seen, watched=watched)
+    assert timeless(resumed.steps) == timeless(whole.steps)
+    assert (resumed.status, resumed.verdict, resumed.spent) == (whole.status, whole.verdict, whole.spent)
+    assert resumed.total_seconds == whole.total_seconds
+    return resumed
+
+
+@pytest.mark.parametrize(
+    "count", [pytest.param(8, id="8"), pytest.param(100, id="100", marks=[pytest.mark.extra, pytest.mark.slow])]
+)
+def test_a_watched_training_killed_at_any_instant_gives_the_same_answer(count: int) -> None:
+    seen: Counter[str] = Counter()
+    seeds = (seed for seed in range(100_000) if starts(run_of(seed)[0]))
+    for seed in itertools.islice(seeds, count):
+        run = same_after_kills(seed, seen, watched=True)
+        for step in starts(run):
+            check_watch(run, step)
+    assert seen["watched"] >= count / 8, seen

@@ -1,6 +1,8 @@
 """One file from the web, read with limits: no other protocol, no compression, no endless answer."""
 
 import http.client
+import queue
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +20,8 @@ MOST_BYTES = 64 * 2**20
 SECONDS = 120.0
 """The longest that one file may take, however slowly it comes."""
 SOCKET_SECONDS = 20.0
+GRACE_SECONDS = 1.0
+"""So much later the thread that reads is given up; it has its own look at the clock."""
 PART_BYTES = 2**16
 SCHEMES = ("http", "https")
 
@@ -31,8 +35,31 @@ class Fetched:
 
 
 def fetch(url: str, *, most_bytes: int = MOST_BYTES, seconds: float = SECONDS) -> Fetched:
-    """What the address has. Raises CatalogError where it cannot be had, or is not plainly all of it."""
+    """What the address has. Raises CatalogError where it cannot be had, or is not plainly all of it.
+
+    It is read by a thread that nobody waits for longer than `seconds`: a server has many ways to keep a reader waiting
+    (a header a second, informational answers or trailers without end), and sockets limit the silence only.
+    """
     _check_scheme(url, url)
+    done: queue.SimpleQueue[Fetched | Exception] = queue.SimpleQueue()
+
+    def read() -> None:
+        try:
+            done.put(_fetched(url, most_bytes, seconds))
+        except Exception as error:
+            done.put(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    try:
+        found = done.get(timeout=seconds + GRACE_SECONDS)
+    except queue.Empty:
+        raise CatalogError(f"{url}: took longer than {seconds:g} s") from None
+    if isinstance(found, Exception):
+        raise found
+    return found
+
+
+def _fetched(url: str, most_bytes: int, seconds: float) -> Fetched:
     request = urllib.request.Request(  # noqa: S310 - checked above, and at every redirect
         url, headers={"User-Agent": f"mlcd/{__version__}", "Accept-Encoding": "identity"}
     )
@@ -70,7 +97,7 @@ def _read(answer: Any, url: str, most_bytes: int, until: float, seconds: float) 
 def _day(text: str | None) -> date | None:
     try:
         return parsedate_to_datetime(text).date() if text else None
-    except ValueError:
+    except (ValueError, TypeError, ArithmeticError):
         return None
 
 

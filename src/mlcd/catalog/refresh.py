@@ -9,7 +9,7 @@ import io
 import json
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -38,6 +38,8 @@ MOST_KEPT = 0.05
 """More implausible prices than this share, and the whole table is refused."""
 MOST_CHANGE = 5.0
 """A price that rose or fell by more than this factor is implausible. Our judgement."""
+MOST_LINE_CHARACTERS = 20_000
+"""SkyPilot's longest line of 2026 has under 2,000."""
 _COLUMNS = ("InstanceType", "Price", "SpotPrice", "Region")
 
 Key = tuple[str, str]
@@ -122,7 +124,7 @@ def refresh(
             raise CatalogError(f"{place}: {old}; nothing is changed")
         tables[cloud] = Table(source=place, date=day)
         ours = {i.name: i for i in known if i.cloud == cloud and not (cloud == "gcp" and i.accelerators)}
-        new, odd = _checked(_read(found.content, place, REGIONS[cloud]), ours, place)
+        new, odd = _checked(_read(found.content, place, REGIONS[cloud], ours), ours, place)
         prices.update({(cloud, name): price for name, price in new.items()})
         kept += [f"{cloud} {line}" for line in odd]
     return Refreshed(tables=tables, prices=prices, kept=tuple(kept))
@@ -238,15 +240,11 @@ def _from_disk(path: Path) -> Fetched:
         raise CatalogError(f"{path}: {error.problem}") from error
 
 
-def _read(content: bytes, place: str, region: str) -> dict[str, Price]:
+def _read(content: bytes, place: str, region: str, wanted: Container[str]) -> dict[str, Price]:
     """Prices by type in one region, as SkyPilot writes them: a line a zone. Spot is the median zone's."""
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CatalogError(f"{place}: is not a text file in UTF-8") from error
     demand: dict[str, float] = {}
     spots: dict[str, list[float]] = {}
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(_lines(content, place), strict=True)
     try:
         header = next(reader, [])
         if missing := [name for name in _COLUMNS if name not in header]:
@@ -257,7 +255,7 @@ def _read(content: bytes, place: str, region: str) -> dict[str, Price]:
                 cells_seen = f"has {len(cells)} cells, the first line has {len(header)}"
                 raise CatalogError(f"{place}:{reader.line_num}: {cells_seen}: is it cut off?")
             name = cells[at["InstanceType"]]
-            if cells[at["Region"]] != region or not name:
+            if cells[at["Region"]] != region or name not in wanted:
                 continue
             price = _number(cells[at["Price"]], place, reader.line_num, "Price")
             spot = _number(cells[at["SpotPrice"]], place, reader.line_num, "SpotPrice")
@@ -265,6 +263,8 @@ def _read(content: bytes, place: str, region: str) -> dict[str, Price]:
                 demand[name] = max(price, demand.get(name, 0.0))
             if spot is not None:
                 spots.setdefault(name, []).append(spot)
+    except UnicodeDecodeError as error:
+        raise CatalogError(f"{place}: is not a text file in UTF-8") from error
     except csv.Error as error:
         raise CatalogError(f"{place}:{reader.line_num}: not CSV: {error}") from error
     return {
@@ -273,6 +273,17 @@ def _read(content: bytes, place: str, region: str) -> dict[str, Price]:
         )
         for name, price in demand.items()
     }
+
+
+def _lines(content: bytes, place: str) -> Iterator[str]:
+    """Its lines, one at a time. Raises CatalogError for one that is longer than any of a table; UnicodeDecodeError."""
+    with io.TextIOWrapper(io.BytesIO(content), encoding="utf-8-sig", newline="") as file:
+        while line := file.readline(MOST_LINE_CHARACTERS + 1):
+            if len(line) > MOST_LINE_CHARACTERS:
+                raise CatalogError(
+                    f"{place}: is no table of prices: it has a line of over {MOST_LINE_CHARACTERS:,} characters"
+                )
+            yield line
 
 
 def _number(text: str, place: str, line: int, field: str) -> float | None:

@@ -88,7 +88,9 @@ def _chosen(
 def _print(
     store: "Store", run_id: str, found: "Sequence[StepLogs]", trial: int | None, node: int | None, *, follow: bool
 ) -> None:
-    from mlcd.untrusted import Tail, printable
+    from contextlib import suppress
+
+    from mlcd.untrusted import Malformed, Tail, printable
 
     tails: dict[Path, Tail] = {}
     last: Path | None = None
@@ -98,12 +100,13 @@ def _print(
         for each in logs:
             for log in each.nodes:
                 tail = tails.setdefault(log.path, Tail(log.path, may_start_again=True))
-                for more in iter(tail.lines, []):
-                    if log.path != last:
-                        click.echo(f"==> {_title(each)}, node {log.node}: {log.path}", err=True)
-                        last = log.path
-                    for line in more:
-                        click.echo(printable(line, most_characters=LINE_CHARACTERS))
+                with suppress(Malformed, PermissionError):  # what a job put in the place of its log is not read
+                    for more in iter(tail.lines, []):
+                        if log.path != last:
+                            click.echo(f"==> {_title(each)}, node {log.node}: {log.path}", err=True)
+                            last = log.path
+                        for line in more:
+                            click.echo(printable(line, most_characters=LINE_CHARACTERS))
 
     print_new(found)
     if not tails or all(tail.offset == 0 for tail in tails.values()):
@@ -121,6 +124,8 @@ def _title(logs: "StepLogs") -> str:
 
 
 def _json(found: "Sequence[StepLogs]") -> list[dict[str, object]]:
+    from mlcd.run.logs import log_bytes
+
     return [
         {
             "step": None if each.step is None else each.step.number,
@@ -129,7 +134,7 @@ def _json(found: "Sequence[StepLogs]") -> list[dict[str, object]]:
             "lease": each.lease,
             "node": log.node,
             "file": str(log.path),
-            "bytes": log.path.stat().st_size if log.path.exists() else 0,
+            "bytes": log_bytes(log.path),
         }
         for each in found
         for log in each.nodes

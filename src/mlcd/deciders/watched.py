@@ -207,5 +207,5 @@ def _share_left(left: Usd | float, stay: Usd | float, need: Usd | float) -> floa
 
 
 def _first_look(account: Account, config: Config) -> float:
-    measured = [trial.startup_seconds for trial in account.history.measured if trial.config == config]
-    return look_seconds(account.run.problem, config, measured[-1] if measured else 0.0)
+    measured = [trial for trial in account.history.measured if trial.config == config]
+    return look_seconds(account.run.problem, config, measured[-1] if measured else None)

@@ -9,6 +9,8 @@ from mlcd.untrusted import Malformed, check_way, read_json
 JOB_BYTES = 2**20
 """A lease's job.json is smaller."""
 MOST_LEASES = 10_000
+_LEASE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*")
+"""Names that mlcd gives leases; a job can make folders of other names beside its own."""
 _NODE = re.compile(r"node-([0-9]{1,6})")
 
 
@@ -43,6 +45,8 @@ def lease_logs(home: Path, run_id: str) -> tuple[LeaseLogs, ...]:
     except OSError:
         return ()
     for folder in folders:
+        if not _LEASE.fullmatch(folder.name):
+            continue
         try:
             lease = _lease(folder, home)
         except (OSError, Malformed):

@@ -1,5 +1,6 @@
 """A run as one HTML file: the answer, the receipt, pictures, every trial, and how to repeat it. Works offline."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -179,6 +180,7 @@ def _savings(record: SearchRun, paid: Receipt) -> Table:
         note="Training without a search on a typical choice, and what this run saved, search included.",
         columns=(Column(""), Column("Time", True), Column("Money", True)),
         rows=[_saving_row(saving, search_price(record, saving)) for saving in paid.savings],
+        stacks=True,
     )
 
 
@@ -199,10 +201,14 @@ def _saving_row(saving: Saving, searched: str) -> TableRow:
         usd += [PagePart(f"{known.usd[0]} to", "dim", below=True), PagePart(str(known.usd[1]), "dim", below=True)]
     if searched:
         head.append(PagePart(searched, "dim", below=True))
-        return TableRow(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])
+        return TableRow(cells=[Cell.head(*head), *_amounts(time, usd)])
     time.append(_saved(saving.seconds >= 0, f"{about}{format_seconds(abs(saving.seconds))}", "longer"))
     usd.append(_saved(saving.usd.micros >= 0, f"{about}{Usd(abs(saving.usd.micros))}", "more"))
-    return TableRow(cells=[Cell.head(*head), Cell(parts=tuple(time), css="n"), Cell(parts=tuple(usd), css="n")])
+    return TableRow(cells=[Cell.head(*head), *_amounts(time, usd)])
+
+
+def _amounts(time: Sequence[PagePart], usd: Sequence[PagePart]) -> tuple[Cell, Cell]:
+    return Cell(parts=tuple(time), css="n", label="Time"), Cell(parts=tuple(usd), css="n", label="Money")
 
 
 def _saved(is_less: bool, amount: str, otherwise: str) -> PagePart:

@@ -50,8 +50,9 @@ def tradeoff_picture(record: SearchRun, width: float) -> str:
         items.append((f"after the {format_seconds(seconds_left)} left", "limit", "line"))
     top = legend(drawing, items, width) + 24
     shown = (*plans, *untried)
-    monies = [u.dollars for p in shown for u in (p.usd, p.worst_usd)]
-    times = [s for p in shown for s in (p.seconds, p.worst_seconds)]
+    # The bounds of what was only predicted are not drawn: they may be thousands of times its value.
+    monies = [p.usd.dollars for p in shown] + [p.worst_usd.dollars for p in plans]
+    times = [p.seconds for p in shown] + [p.worst_seconds for p in plans]
     if usd_left is not None and 0 < usd_left.dollars < _FAR_LIMIT_FACTOR * max(monies):
         monies += [usd_left.dollars, usd_left.dollars * 1.15]
     if seconds_left is not None and 0 < seconds_left < _FAR_LIMIT_FACTOR * max(times):

@@ -34,9 +34,16 @@ def failed_log(logs: Sequence[StepLogs]) -> Path | None:
     """The log of the newest step that failed: of the first node that wrote something; None where nothing failed."""
     for each in reversed(logs):
         if each.step is not None and has_failed(each.step) and each.nodes:
-            written = [log.path for log in each.nodes if log.path.stat().st_size]
-            return (written or [each.nodes[0].path])[0]
+            return next((log.path for log in each.nodes if log_bytes(log.path)), each.nodes[0].path)
     return None
+
+
+def log_bytes(path: Path) -> int:
+    """How much a node has written; 0 where its log is gone: a job may remove its own log at any time."""
+    try:
+        return path.lstat().st_size
+    except OSError:
+        return 0
 
 
 def has_failed(step: Step) -> bool:

@@ -77,8 +77,8 @@ class AutoSettings:
     0.11 +- 0.05, without the rule more by 0.27 +- 0.08 with 39% unfinished."""
 
     watched: bool = True
-    """Whether a deployment counts that is expected to fit but not certain to: the training is watched, and moves if it
-    turns out too slow (mlcd.trial.watched). `off`: only upper bounds count."""
+    """Whether a training may start where it is expected to fit but not certain to: it is watched, and moves to a fallback
+    if it turns out too slow (mlcd.trial.watched). `off`: only where the upper bound fits."""
 
     failed_share: float = 0.25
     """Of failures without a known reason, those that come of a deployment that is too small. With a half, the search

@@ -56,7 +56,9 @@ def open_rows(problem: Problem, history: History, remaining: Remaining, *, memor
 
 
 def _in_large_steps(problem: Problem, history: History, mask: Mask) -> Mask:
-    """`mask` without workers like those that ran out of memory, in numbers under twice theirs; unless nothing is left.
+    """`mask` without workers like those that ran out of memory, in numbers under twice theirs.
+
+    The largest number that `mask` has of them stays, and all of them if nothing else is left.
 
     Only while such workers, of the same kind and memory whatever their type, have never fitted: then the edge matters.
     """
@@ -70,8 +72,9 @@ def _in_large_steps(problem: Problem, history: History, mask: Mask) -> Mask:
             continue
         row = problem.space.index[failure.config]
         alike = (workers.accelerated == workers.accelerated[row]) & (workers.gib == workers.gib[row])
-        if not alike[fitted].any():
-            close |= alike & (workers.count < 2 * workers.count[row])
+        if not alike[fitted].any() and (alike & mask).any():
+            most = workers.count[alike & mask].max()
+            close |= alike & (workers.count < min(2 * workers.count[row], most))
     return mask & ~close if (mask & ~close).any() else mask
 
 

@@ -16,8 +16,12 @@ from scipy.special import ndtr
 from mlcd.problem import Problem
 from mlcd.space import Config
 from mlcd.trial.plan import STOP_SECONDS, STOP_SHARE, Plan, Remaining, best_fitting, plans
-from mlcd.trial.trial import History
+from mlcd.trial.trial import History, Measurement
 from mlcd.units import HOUR, Usd
+
+LEAST_TRAINING_SECONDS = 10.0
+"""A look takes at least so long after the start: on real nodes a speed is known 5 s after the first sample, and the
+next start may be slower than the trial's."""
 
 LEAST_CHANCE = 0.5
 """The least probability of fitting of a watched training: it fits if it is as fast as measured."""
@@ -74,13 +78,15 @@ def may_be_watched(problem: Problem, remaining: Remaining) -> bool:
     return exact and problem.watched and remaining.guarded and remaining.is_limited and problem.verify_seconds is None
 
 
-def look_seconds(problem: Problem, config: Config, startup_seconds: float) -> float:
+def look_seconds(problem: Problem, config: Config, trial: Measurement | None) -> float:
     """How long a training on `config` runs until its own speed is known: it starts, runs for as long as a trial, saves.
 
-    startup_seconds  as its trial took; where the training moves, it takes at least `Problem.restart_seconds`
+    It starts as its trial did; where the training moves, it takes at least `Problem.restart_seconds`. A trial that was
+    extended shows that the job reports its progress rarely.
     """
-    startup = max(startup_seconds, problem.restart_seconds)
-    return startup + problem.trial.planned_seconds(config.nodes) + STOP_SECONDS
+    startup, measured = (0.0, 0.0) if trial is None else (trial.startup_seconds, trial.seconds - trial.startup_seconds)
+    training = max(problem.trial.planned_seconds(config.nodes), measured, LEAST_TRAINING_SECONDS)
+    return max(startup, problem.restart_seconds) + training + STOP_SECONDS
 
 
 def watched(problem: Problem, history: History, remaining: Remaining, left: Collection[Config] = ()) -> Iterator[Place]:
@@ -101,7 +107,7 @@ def watched(problem: Problem, history: History, remaining: Remaining, left: Coll
         chance = chance_to_fit(problem, plan, remaining, trial.relative_error)
         if chance < LEAST_CHANCE:
             continue
-        seconds = look_seconds(problem, plan.config, trial.startup_seconds)
+        seconds = look_seconds(problem, plan.config, trial)
         usd = problem.price(plan.config).for_seconds(seconds)
         others = History(tuple(t for t in restarting if t.config != plan.config))
         fallback = best_fitting(problem, others, less(remaining, seconds, usd))

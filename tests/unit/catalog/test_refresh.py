@@ -1,5 +1,6 @@
 """`mlcd catalog refresh` against a real HTTP server: what is good is kept, and whatever else comes changes nothing."""
 
+import contextlib
 import gzip
 import json
 import threading
@@ -14,6 +15,7 @@ import pytest
 
 import mlcd
 from mlcd.catalog import Instance, load_catalog
+from mlcd.catalog import fetch as fetching
 from mlcd.catalog.fetch import fetch
 from mlcd.catalog.refresh import FILE, REGIONS, refresh, refreshed_prices, save
 from mlcd.cli.main import run as main
@@ -198,6 +200,7 @@ BAD: dict[str, tuple[Callable[[Pages], None], str]] = {
     "cut off in a line": (plain(AWS[:5003]), "is it cut off?"),
     "cut off after a line": (plain("\n".join(AWS.splitlines()[:40]) + "\n"), "it is cut off, or another table"),
     "empty": (plain(""), "its first line lacks InstanceType, Price, SpotPrice, Region"),
+    "a line without end": (plain(HEADER + "," * 30_000), "it has a line of over 20,000 characters"),
     "a web page": (plain("<!doctype html><p>Sign in"), "is no table of prices"),
     "another region": (plain(AWS.replace("us-east-1", "eu-west-1")), "has only 0 of"),
     "not text": (lambda page: page.give(b"\xff\xfe\x00PK"), "not a text file in UTF-8"),
@@ -237,10 +240,43 @@ def test_what_is_bad_is_refused_and_changes_nothing(
     assert load_catalog().date == date(2026, 8, 1)
 
 
-@pytest.mark.parametrize(("answer", "says"), [(endless, "is larger than 1 MiB"), (dripping, "took longer than 0.3 s")])
-def test_what_does_not_end_is_ended(server: Server, answer: Callable[[Pages], None], says: str) -> None:
+def forever(start: bytes, more: bytes) -> Callable[[Pages], None]:
+    def answer(page: Pages) -> None:
+        with contextlib.suppress(OSError):
+            page.wfile.write(start)
+            while True:
+                page.wfile.write(more)
+                page.wfile.flush()
+                time.sleep(0.02)
+
+    return answer
+
+
+ENDLESS = (
+    dripping,
+    forever(b"", b"HTTP/1.1 100 Continue\r\n\r\n"),
+    forever(b"HTTP/1.1 200 OK\r\nX: ", b"a"),
+    forever(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;", b"a"),
+    forever(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n", b"X: y\r\n"),
+)
+
+
+@pytest.mark.parametrize(
+    ("answer", "says"), [(endless, "is larger than 1 MiB"), *((e, "took longer") for e in ENDLESS)]
+)
+def test_what_does_not_end_is_ended(
+    server: Server, answer: Callable[[Pages], None], says: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(fetching, "GRACE_SECONDS", 0.2)
     with pytest.raises(CatalogError, match=says):
-        fetch(server.has("aws", answer), most_bytes=2**20, seconds=0.3 if answer is dripping else 60.0)
+        fetch(server.has("aws", answer), most_bytes=2**20, seconds=60.0 if answer is endless else 0.3)
+
+
+@pytest.mark.parametrize("zone", ["+999999999999999999999", "+2359999", "x"])
+def test_a_date_that_cannot_be_is_none(server: Server, zone: str) -> None:
+    modified = f"Mon, 02 Nov 2026 00:00:00 {zone}"
+    found = fetch(server.has("aws", plain("x", Last_Modified=modified)))
+    assert found.modified in (None, date(2026, 11, 2))
 
 
 def test_a_single_odd_price_keeps_the_old_one_and_is_told(server: Server, capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,6 +140,12 @@ def test_without_a_fallback_it_ends_when_it_is_looked_at_and_is_not_tried_again(
     assert ends(train(Nodes(waiting), FAST, given=problem(goal))) == [(FAST, Ending.MOVED)]
 
 
+def test_a_speed_that_is_still_unknown_is_too_slow_even_if_there_is_time() -> None:
+    goal = Goal(minimize=Objective.COST, deadline_seconds=CLOSE * SLOW_SECONDS)
+    late = Timed([*((2.0 * n, 0.0) for n in range(1, 400)), *steady(20.0, WORK, since=800.0)], stopping=1.0)
+    assert ends(train(Nodes(late), SLOW, given=problem(goal))) == [(SLOW, Ending.MOVED)]
+
+
 def slowing(clocks: FakeClocks) -> Timed:
     """As fast as its trial when it is looked at; later a tenth of that."""
     first = steady(20.0, 20.0 * 1000, since=42.0)

@@ -155,3 +155,10 @@ def test_a_scheduler_is_not_told_of_epochs_that_mlcd_lost() -> None:
     ledger = EpochLedger(problem=PROBLEM, failed=(slow, lost))
     assert ledger.remaining().failed == (slow,)
     assert ledger.spent == Usd.of("0.2"), "both are paid"
+
+
+def test_the_price_decides_even_where_a_cap_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(EpochLedger, "_cap", lambda _self, _fleet: 1e9)
+    ledger = EpochLedger(problem=PROBLEM, epochs=(epoch(),))
+    assert authorised(ledger.authorise(FLEET, 1.0)).usd <= Usd.of("0.75")
+    assert refused(ledger.authorise(FLEET, PROBLEM.longest_epoch_seconds))

@@ -29,7 +29,7 @@ def run(folder: Path, *tests: str, options: tuple[str, ...] = ()) -> "subprocess
     path = os.pathsep.join((str(Path(sys.executable).parent), os.environ["PATH"]))
     env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     env = {**env, **UNMEASURED, "PATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # the others take a second to load
-    command = [SCRIPT, "-p", "xdist", *options, "test_made.py"]
+    command = [str(SCRIPT), "-p", "xdist", *options, "test_made.py"]
     return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, check=False)
 
 

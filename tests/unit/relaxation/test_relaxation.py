@@ -2,12 +2,12 @@ from tests.synthetic import failed, make_problem, measured
 
 from mlcd.goal import Goal, Objective
 from mlcd.ledger import Ledger
-from mlcd.problem import Problem
+from mlcd.problem import Problem, TrialPolicy
 from mlcd.relaxation import relaxations
 from mlcd.space import Config
 from mlcd.trial.plan import best_fitting, plans
 from mlcd.trial.trial import History
-from mlcd.units import Usd
+from mlcd.units import MOST_USD, Usd
 
 SMALL, FAST = Config.deployment("c5.small", 1), Config.deployment("p2.one", 16)
 
@@ -93,3 +93,17 @@ def test_if_all_trials_failed_within_the_limits_nothing_is_relaxed() -> None:
     history = History((failed(problem, SMALL),))
     assert plans(problem, history) == ()
     assert relaxations(Ledger(problem=problem, history=history)) == ()
+
+
+def test_work_beyond_what_mlcd_plans_is_a_mistake_in_the_job() -> None:
+    endless = make_problem(work_samples=1e30)
+    (answer,) = relaxations(ledger_of(endless))
+    assert "beyond what mlcd plans" in answer.text
+    assert "check job.samples and job.epochs" in answer.text
+    assert (answer.budget, answer.deadline_seconds) == (None, None)
+
+
+def test_a_trial_beyond_what_mlcd_plans_is_a_mistake_in_the_trials_settings() -> None:
+    dear = make_problem(trial=TrialPolicy(seconds=1e17))
+    (answer,) = relaxations(Ledger(problem=dear, history=History()))
+    assert f"alone may cost more than {MOST_USD}: check search.trial and num_nodes" in answer.text

@@ -17,6 +17,7 @@ from tests.report_samples import (
     hostile_run,
     no_limit_run,
     replayed_run,
+    with_choice,
 )
 
 from mlcd.findings import shown
@@ -244,6 +245,20 @@ def test_a_failed_training_reads_well() -> None:
 
 def test_naive_choices_are_marked_on_the_page() -> None:
     assert html_of(SAMPLES["both-limits"]()).count("would break the deadline") == 2
+
+
+def test_a_vague_prediction_does_not_stretch_the_axes() -> None:
+    run = budget_run()
+    seen = replace(run.naive[0], measured=False)
+    untried = next(config for config in run.problem.space if config not in run.history.tried)
+    drawn = []
+    for factor in (1, 1000):
+        bound = {"worst_usd": seen.plan.worst_usd * factor, "worst_seconds": seen.plan.worst_seconds * factor}
+        naive = replace(seen, plan=replace(seen.plan, config=untried, **bound))
+        drawn.append(picture_of(with_choice(run, run.choice, (naive,)), PictureKind.TRADEOFF))
+    circles = [re.findall(r"<circle[^>]*>", text) for text in drawn]
+    assert any("hollow" in circle for circle in circles[0])
+    assert circles[0] == circles[1]
 
 
 def test_ids_are_unique() -> None:

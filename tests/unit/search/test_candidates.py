@@ -144,7 +144,7 @@ def still_open(
     *failures: Config,
     rules: MemoryRules = "bounds",
     fits: tuple[Config, ...] = (),
-    types: str = "",
+    types: str | tuple[str, ...] = "",
 ) -> set[str]:
     """What is open after these trials, where the ledger allows all types whose names begin with `types`."""
     trials: tuple[Trial, ...] = (
@@ -220,6 +220,13 @@ def test_workers_that_ran_out_of_memory_are_next_tried_in_twice_the_number() -> 
     assert "8 x gpu-four" in after
     assert "6 x gpu-one" in still_open(problem, failure, rules="likely", types="gpu", fits=(D("gpu-four", 2),))
     assert still_open(problem, D("gpu-one", 6), rules="likely", types="gpu-one") == {"8 x gpu-one"}  # all that is left
+
+
+def test_the_largest_number_of_such_workers_stays_open() -> None:
+    """Where twice the number is not offered, other types must not keep the most that is offered from being tried."""
+    problem = memory_problem(counts=(1, 2, 3, 4, 7))
+    after = still_open(problem, D("gpu-one", 4), rules="likely", types=("gpu-one", "cpu-16"))
+    assert after == {"7 x gpu-one", "7 x cpu-16"}
 
 
 def test_a_named_model_counts_before_the_first_trial() -> None:

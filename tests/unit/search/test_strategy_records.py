@@ -152,6 +152,18 @@ def test_tasks_come_seed_by_seed_and_rows_carry_what_the_tables_need(tmp_path: P
     assert {e.bed for e in strategies.entries(found, pool=False)} == {"scout"}
 
 
+def test_tables_are_pooled_over_the_seeds_that_are_whole_on_each() -> None:
+    row = {"workload": "w", "unseen": True, "strategy": "auto", "goal": "fastest", "hours": 2.0, "status": "done"}
+    found: dict[str, Any] = {}
+    for bed, seeds in (("scout", 2), ("multicloud", 1), ("trimtuner", 1)):
+        for seed in range(seeds):
+            of = {**row, "seed": seed, "ratio": 1.0, "parallel": 1, "work": "thrown", "total_seconds": None, "trials": 1}
+            found |= made(f"{bed}/w/thrown/auto/{seed}", of)
+    runs = {(e.bed, e.unseen): e.summary.runs for e in strategies.entries(found, pool=True)}
+    assert runs["scout", False] == 2
+    assert runs["tables", True] == 3
+
+
 def test_a_record_of_one_bed_keeps_the_lines_of_the_others(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(strategies, "RECORD", tmp_path / "strategies.json")
     monkeypatch.setattr(strategies, "FOLDER", tmp_path)

@@ -13,7 +13,15 @@ from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
 from mlcd.trial.plan import STOP_SECONDS, Plan, Remaining
 from mlcd.trial.trial import History
-from mlcd.trial.watched import Place, Watch, best_watched, look_seconds, may_be_watched, watched
+from mlcd.trial.watched import (
+    LEAST_TRAINING_SECONDS,
+    Place,
+    Watch,
+    best_watched,
+    look_seconds,
+    may_be_watched,
+    watched,
+)
 from mlcd.units import Usd
 
 D = Config.deployment
@@ -120,18 +128,30 @@ def test_the_ledger_authorises_a_watched_training_up_to_what_remains() -> None:
 
 
 def test_the_fallback_is_judged_with_its_restart() -> None:
-    problem, history = case(budget=11.2, slow_usd=8.0)
-    assert list(watched(problem, history, bare(problem)))
-    # $9.23 is the fallback's upper bound and $1.68 the look: a restart of an hour costs $0.58 more there.
-    assert not list(watched(replace(problem, restart_seconds=3600.0), history, bare(problem)))
+    """Two cents more than the look and the fallback need without a restart, which costs four cents there."""
+    problem, history = case(budget=11.2)
+    restarting = replace(problem, restart_seconds=300.0)
+    slow, fast = history.measured
+    look = restarting.price(fast.config).for_seconds(look_seconds(restarting, fast.config, fast))
+    most = (Usd.of("11.18") - look).dollars
+    plan = Plan.of(restarting, slow)
+    fits = replace(slow, samples_per_second=slow.samples_per_second * plan.worst_usd.dollars / most)
+    assert Plan.of(restarting, fits).worst_usd + look <= Usd.of("11.2")
+    assert not list(watched(restarting, History((fits, fast)), bare(restarting)))
+    quicker = replace(fits, samples_per_second=1.01 * fits.samples_per_second)
+    assert list(watched(restarting, History((quicker, fast)), bare(restarting)))
 
 
 def test_a_look_takes_a_start_a_trial_and_the_time_to_save() -> None:
-    problem, _ = case(budget=11.2)
-    trial, two = problem.trial, D("fast", 1)
-    assert look_seconds(problem, two, 40.0) == 40.0 + trial.planned_seconds(1) + STOP_SECONDS
-    moved = replace(problem, restart_seconds=180.0)
-    assert look_seconds(moved, two, 40.0) == 180.0 + trial.planned_seconds(1) + STOP_SECONDS
+    problem, history = case(budget=11.2)
+    planned, fast = problem.trial.planned_seconds(1), D("fast", 1)
+    trial = replace(history.measured[1], startup_seconds=40.0, seconds=planned)
+    assert look_seconds(problem, fast, trial) == 40.0 + planned + STOP_SECONDS
+    assert look_seconds(replace(problem, restart_seconds=180.0), fast, trial) == 180.0 + planned + STOP_SECONDS
+    extended = replace(trial, seconds=1.5 * planned + 40.0)
+    assert look_seconds(problem, fast, extended) == 40.0 + 1.5 * planned + STOP_SECONDS
+    tiny = replace(problem, trial=replace(problem.trial, seconds=1.0))
+    assert look_seconds(tiny, fast, replace(trial, seconds=41.0)) == 40.0 + LEAST_TRAINING_SECONDS + STOP_SECONDS
 
 
 def test_a_deployment_that_the_training_left_is_not_watched_again() -> None:
