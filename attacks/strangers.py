@@ -152,6 +152,4 @@ def _constants(text: bytes) -> list[object]:
     return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
 
 
-ATTACKS = (
-    Attack(name="strangers", what="scripts and folders of strangers under `mlcd init`", count=300, run=_attack),
-)
+ATTACKS = (Attack(name="strangers", what="scripts and folders of strangers under `mlcd init`", count=300, run=_attack),)
