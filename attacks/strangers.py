@@ -141,15 +141,15 @@ def _check(case: Case, end: Ended, tally: Tally) -> None:
 def _is_same_program(before: bytes, after: bytes) -> bool:
     """Whether an edited script can still be parsed and still has every constant of the old one."""
     try:
-        old, new = (sorted(map(repr, _constants(text))) for text in (before, after))
+        old, new = (_constants(before), _constants(after))
     except (SyntaxError, ValueError):
         return False
-    return not [each for each in old if each not in new]
+    return old <= new
 
 
-def _constants(text: bytes) -> list[object]:
-    tree = ast.parse(text.decode("utf-8-sig"))
-    return [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+def _constants(text: bytes) -> set[str]:
+    values = (node.value for node in ast.walk(ast.parse(text.decode("utf-8-sig"))) if isinstance(node, ast.Constant))
+    return {hex(value) if isinstance(value, int) else repr(value) for value in values}  # not all digits can be printed
 
 
 ATTACKS = (Attack(name="strangers", what="scripts and folders of strangers under `mlcd init`", count=300, run=_attack),)
