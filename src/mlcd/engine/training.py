@@ -67,7 +67,8 @@ class Training:
     def run(self) -> Attempt:
         """Train until done, moved, restarted, stopped or failed. Raises Interrupted, ProviderError."""
         attempt = self._attempt()
-        if attempt.ending.is_begun_again and attempt.ending is not Ending.CONTINUED:
+        goes_on = attempt.ending.is_begun_again and self._latest.finished_trial is None
+        if goes_on and attempt.ending is not Ending.CONTINUED:
             self._report_restart(attempt)
         return attempt
 
