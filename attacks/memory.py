@@ -58,12 +58,12 @@ def _run_id() -> str:
 
 
 def _largest_space(here: Path, _: random.Random) -> Calls:
-    _train(here, resources="instance_type: [aws-62]", nodes="1..3200", search="max_trials: 3")
+    _train(here, resources="instance_type: [aws-62]", nodes="1..1600", search="max_trials: 3")
     return _then("train", "sim/aws")
 
 
 def _dry_run_of_the_largest_space(here: Path, chance: random.Random) -> Calls:
-    _train(here, resources="instance_type: [aws-62]", nodes="1..3200", search=f"parallel: {chance.choice((1, 1000))}")
+    _train(here, resources="instance_type: [aws-62]", nodes="1..1600", search=f"parallel: {chance.choice((1, 1000))}")
     return [["train", "job.yaml", "--dry-run"], ["train", "job.yaml", "--dry-run", "-o", "json"]]
 
 

@@ -495,7 +495,7 @@ BAD: dict[str, Bad] = {
     "amount without quotes": Bad(TRAIN_BAD, 2, ("bad.yaml:5", "quotes"), job("40 USD", "1,000 USD")),
     "nodes of no chosen type": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes['m5*']"), job(
         "1..8", "{default: 1, m5*: 2}")),
-    "far too large a space": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes", "300,000", "200,000"), job(
+    "far too large a space": Bad(TRAIN_BAD, 2, ("bad.yaml:3", "num_nodes", "300,000", "100,000"), job(
         "1..8", "1..100000")),
     "more nodes than samples": Bad(TRAIN_BAD, 2, ("bad.yaml:4", "job.batch"), job("1..8", "600")),
     "a measured job's field": Bad(TRAIN_BAD, 2, ("bad.yaml:4", "job.hours"), job("epochs: 10", "hours: 10")),

@@ -66,8 +66,9 @@ def test_a_large_number_of_fleets_is_scheduled_within_1_gb(tmp_path: Path) -> No
 
 
 @pytest.mark.extra
-def test_the_largest_space_is_searched_within_1_gb(tmp_path: Path) -> None:
-    job = TRAIN.format(types="aws-62", nodes="1..3200", samples=50000, strategy="heterbo")
+@pytest.mark.parametrize("strategy", ["auto", "heterbo"])
+def test_the_largest_space_is_searched_within_1_gb(tmp_path: Path, strategy: str) -> None:
+    job = TRAIN.format(types="aws-62", nodes="1..1600", samples=50000, strategy=strategy)
     within_limit(tmp_path, "train", job, "--dry-run")
     within_limit(tmp_path, "train", job)
 

@@ -15,8 +15,8 @@ from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.spec.node import YamlNode
 from mlcd.spec.place import PlacedSpec
 
-MOST_CONFIGURATIONS = 200_000
-"""Upper limit of the space: one suggestion looks at every configuration."""
+MOST_CONFIGURATIONS = 100_000
+"""Upper limit of the space: one suggestion looks at every configuration, and the whole product stays within 1 GB."""
 
 DEFAULT_CLOUD_NODES = NodeCounts(default=tuple(range(1, 51)))
 _TYPES = "resources.instance_type"

@@ -23,6 +23,9 @@ Mask = NDArray[np.bool_]
 
 DEFAULTS = AutoSettings()
 
+MOST_IN_A_ROUND = 64
+"""Trials of one round. Each of them adds a vector over all configurations to the model: 50 MB of 100,000."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Auto(MeasuredStrategy):
@@ -41,6 +44,7 @@ class Auto(MeasuredStrategy):
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The best by net value. Each one assumes that those before it go as expected."""
+        count = min(count, MOST_IN_A_ROUND)
         candidates = open_rows(problem, history, remaining, memory=self.settings.memory)
         problem, history, remaining = after_a_trial(problem, history, remaining)
         level = self._level(problem, history)
