@@ -2,7 +2,8 @@
 
 Commands run in processes forked from this one: `mlcd` is imported already, everything else is as for a user. Beside
 what `judge` finds, these are defects: a damaged file that is deleted, replaced or made shorter; an answer of `mlcd
-show` that is not the one of the undamaged store; a run that `mlcd runs --restore` does not name.
+show`, or a line of `mlcd runs`, that is neither the one of the undamaged store nor says that the run is damaged; a run
+that `mlcd runs --restore` does not name; a control character on the terminal.
 """
 
 import hashlib
@@ -23,6 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from attacks.attack import Attack, Ended, Kind, Tally, judge
+from attacks.job_files import odd_characters
 
 FIXTURE = Path(__file__).resolve().parents[1] / "tests" / "fixtures" / "home-0.1.0" / "root.tar.gz"
 FILE = "mlcd.sqlite3"
@@ -40,6 +42,7 @@ class Base:
     """An undamaged home.
 
     shown      what `mlcd show RUN -o json` prints, by run; empty where damage cannot be told (no digests yet)
+    listed     the lines of `mlcd runs -o json`, by run
     resumable  runs whose resumption starts nothing real
     """
 
@@ -47,6 +50,7 @@ class Base:
     runs: tuple[str, ...]
     resumable: tuple[str, ...]
     shown: dict[str, str]
+    listed: dict[str, object]
 
 
 def attack(count: int, seed: int, folder: Path) -> Tally:
@@ -76,6 +80,9 @@ def _try_commands(base: Base, home: Path, name: str, case: int, chance: random.R
             (
                 ["runs"],
                 ["runs", "-o", "json"],
+                ["runs", "-o", "json"],
+                ["runs", "-o", "csv"],
+                ["logs", run, "--paths"],
                 ["show", run],
                 ["show", run, "-o", "json"],
                 ["show", run, "-o", "json"],
@@ -90,6 +97,8 @@ def _try_commands(base: Base, home: Path, name: str, case: int, chance: random.R
         ended = _forked(command, home)
         what = f"{name}: {' '.join(command[:2])}"
         judge(ended, tally, case, what)
+        if odd := odd_characters(ended.stdout + ended.stderr):
+            tally.find(Kind.WRONG, case, f"{what}: prints {odd!r}")
         after = _state(home)
         restoring = "--restore" in command
         if restoring and ended.code == 0:
@@ -98,6 +107,10 @@ def _try_commands(base: Base, home: Path, name: str, case: int, chance: random.R
         problem = _overwritten(before, after)
         if problem:
             tally.find(Kind.WRONG, case, f"{what}: {problem}")
+        if number == 0 and command == ["runs", "-o", "json"] and ended.code == 0 and not name.startswith("log cut"):
+            for line in json.loads(ended.stdout)["runs"] if base.listed else ():
+                if not line["damage"] and line != base.listed.get(line["run_id"]):
+                    tally.find(Kind.WRONG, case, f"{what}: lists {line['run_id']!r} in another way than before")
         is_answer = command[0] == "show" and "json" in command and ended.code == 0
         # A log that lost its end, or is gone, is as if mlcd had been killed earlier; a resumed run has gone on.
         if (
@@ -163,7 +176,7 @@ def _overwritten(before: dict[str, tuple[str, int, int, str]], after: dict[str, 
 def _import_all() -> None:
     from importlib import import_module  # noqa: PLC0415
 
-    for name in ("runs", "show", "report", "resume", "check", "down", "output"):
+    for name in ("runs", "show", "logs", "report", "resume", "check", "down", "output"):
         import_module(f"mlcd.cli.{name}")
     for name in ("kinds.train", "kinds.serve", "kinds.serverless", "store.restore", "jobs.down", "clouds.minicloud"):
         import_module(f"mlcd.{name}")
@@ -200,9 +213,12 @@ def _bases(folder: Path) -> tuple[Base, Base]:
         shutil.copytree(today, copy)
         shown[name] = _forked(["show", name, "-o", "json"], copy).stdout
         shutil.rmtree(copy)
+    copy = folder / "shown" / "home"
+    shutil.copytree(today, copy)
+    listed = {line["run_id"]: line for line in json.loads(_forked(["runs", "-o", "json"], copy).stdout)["runs"]}
     return (
-        Base(home=today, runs=names, resumable=resumable, shown=shown),
-        Base(home=old, runs=names, resumable=resumable, shown={}),
+        Base(home=today, runs=names, resumable=resumable, shown=shown, listed=listed),
+        Base(home=old, runs=names, resumable=resumable, shown={}, listed={}),
     )
 
 

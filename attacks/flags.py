@@ -146,7 +146,6 @@ _ENVIRONMENT = {
         "/proc/nosuch",
         "x" * 300,
         "dangling",
-        "/",
     ),
     "MLCD_CATALOG": (
         "",
@@ -164,7 +163,7 @@ _ENVIRONMENT = {
     "FORCE_COLOR": ("", "0", "1", "x"),
     "TERM": ("dumb", "xterm", "", "\x1b"),
     "MLCD_SKY_PYTHON": ("", "~nosuchuser", "/dev/zero", "folder"),
-    "HOME": ("", "/nosuch", "relative"),
+    "HOME": ("", "/proc/nosuch", "relative"),
     "TZ": ("Nowhere/Land", "UTC+99"),
     "LANG": ("C", "xx_XX.ISO-8859-1"),
 }

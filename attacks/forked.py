@@ -25,7 +25,10 @@ SHOWN_BYTES = 1_000_000
 STOPS = (1, 2, 7, 130)
 """Exit codes after which no further call of a case makes sense; the others are those of a run that exists."""
 _IMPORTED = (
-    *(f"mlcd.cli.{name}" for name in ("train", "serve", "serverless", "report", "show", "runs", "catalog", "check")),
+    *(
+        f"mlcd.cli.{name}"
+        for name in ("init", "train", "serve", "serverless", "report", "show", "runs", "catalog", "check")
+    ),
     *("mlcd.jobs.train", "mlcd.jobs.serve", "mlcd.jobs.serverless", "mlcd.kinds", "mlcd.report.html", "scipy.optimize"),
 )
 

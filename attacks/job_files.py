@@ -4,7 +4,7 @@ import json
 import random
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from attacks.attack import Attack, Ended, Kind, Tally, judge
@@ -576,11 +576,11 @@ def _places(command: str) -> list[str]:
     """Every field that a job file of this kind may have, dotted."""
     from mlcd.spec.functions import serverless_record  # noqa: PLC0415 - imported by warm_up
     from mlcd.spec.parse import train_record  # noqa: PLC0415
-    from mlcd.spec.serving import serve_record  # noqa: PLC0415
+    from mlcd.spec.serving import model_record, server_record  # noqa: PLC0415
 
-    tables = {
+    tables: dict[str, Callable[[], Iterable[str]]] = {
         "train": lambda: train_record().places(),
-        "serve": lambda: serve_record().places(),
+        "serve": lambda: (*model_record(None).places(), *server_record(None).places()),
         "serverless": lambda: serverless_record().places(),
     }
     goal = ["goal.budget", "goal.deadline", "goal.minimize"]

@@ -85,7 +85,10 @@ def finished(each: Setting, strategy: str) -> Finished | None:
 def table(rows: Sequence[Finished]) -> str:
     """By work and goal."""
     heads = " | ".join(f"after {share:.0%}" for share in SPENT_SHARES[1:])
-    lines = [f"| work | goal | runs | certain | {heads} | unfinished | of those that can be certain |", "|---" * 8 + "|"]
+    lines = [
+        f"| work | goal | runs | certain | {heads} | unfinished | of those that can be certain |",
+        "|---" * 8 + "|",
+    ]
     pairs = [(work, goal) for work in Work for goal in GoalKind]
     groups = [("all", "all", list(rows))]
     groups += [(w.value, g.value, [r for r in rows if (r.work, r.goal) == (w, g)]) for w, g in pairs]

@@ -1,4 +1,4 @@
-"""The records of `mlcd bench serve` on the shipped tables, and the tables of docs/falcon.md and benchmarks/notes/serve.md.
+"""The records of `mlcd bench serve` on the shipped tables; tables of docs/falcon.md and benchmarks/notes/serve.md.
 
     .venv/bin/python benchmarks/record_serve_tables.py run h200 [--seeds 10] [--jobs -1]
     .venv/bin/python benchmarks/record_serve_tables.py run cpu [--seeds 20] [--only 'falcon;falcon-transfer']

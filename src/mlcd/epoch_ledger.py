@@ -22,8 +22,8 @@ from mlcd.units import Usd, format_seconds
 
 _ROUNDING_MARGIN = 1e-9
 MORE_PARTS = 20
-"""Parts of epochs that a run may have beyond `max_epochs`: small ones at the beginning, and a few that fell short of the
-target at the end (the opening ones of `mpc` are at most 7). So `max_epochs` also limits how many times functions are
+"""Parts of epochs that a run may have beyond `max_epochs`: small ones at the beginning, and a few at the end that fell
+short of the target (the opening ones of `mpc` are at most 7). So `max_epochs` also limits how many times functions are
 started."""
 
 

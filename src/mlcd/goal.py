@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.errors import SpecError, nearest
-from mlcd.units import Usd, duration_text, format_seconds
+from mlcd.loadgen.chat.plan import ChatLimit
+from mlcd.units import Usd, duration_text, format_seconds, latency_text
 
 Floats = NDArray[np.float64]
 
@@ -60,8 +61,9 @@ class Goal:
     For serving, the work is a million requests: cheapest means most requests per dollar, fastest means most requests
     per second. The limits then apply to the search and its verification.
 
-    slo   the latency limit for requests
-    rate  requests per second that must be held; a higher rate has no extra value
+    slo           the latency limit for requests
+    token_limits  limits on the answers of a language model, all of which must be kept
+    rate          requests per second that must be held; a higher rate has no extra value
 
     Raises BadInput for values of the wrong type, ValueError for limits that are not above 0.
     """
@@ -71,6 +73,7 @@ class Goal:
     budget: Usd | None = None
     slo: Slo | None = None
     rate: float | None = None
+    token_limits: tuple[ChatLimit, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "minimize", _objective(self.minimize))  # "time" is accepted for Objective.TIME
@@ -131,6 +134,7 @@ class Goal:
         limits = []
         if self.slo is not None:
             limits.append(f"with {self.slo}")
+        limits += [f"with {limit}" for limit in self.token_limits]
         if self.rate is not None:
             limits.append(f"at {self.rate:g} requests/s")
         if self.deadline_seconds is not None:
@@ -138,6 +142,26 @@ class Goal:
         if self.budget is not None:
             limits.append(f"for at most {self.budget}")
         return " ".join([words[self.minimize], *limits])
+
+    @property
+    def serving_text(self) -> str:
+        """`serving_words`, of a language model if there are limits on its answers."""
+        return self.serving_words(tokens=bool(self.token_limits))
+
+    def serving_words(self, *, tokens: bool) -> str:
+        """For serving, in words: `most requests per dollar with p99 within 50 ms`; `tokens` are counted or requests."""
+        unit = "tokens" if tokens else "requests"
+        words = {"cost": f"most {unit} per dollar", "time": f"most {unit} per second"}[str(self.minimize)]
+        if self.rate is not None:
+            words = f"cheapest at {self.rate:g} requests/s"
+        limits = [f"p{self.slo.percentile} within {latency_text(self.slo.seconds)}"] if self.slo is not None else []
+        limits += [f"{x.metric} p{x.percentile} within {latency_text(x.seconds)}" for x in self.token_limits]
+        text = f"{words} with {' and '.join(limits)}" if limits else words
+        if self.budget is not None:
+            text += f", search for at most {self.budget}"
+        if self.deadline_seconds is not None:
+            text += f", search within {format_seconds(self.deadline_seconds)}"
+        return text
 
 
 def goal_json(goal: Goal, *, text: str | None = None, serving: bool = False) -> dict[str, object]:
@@ -166,6 +190,8 @@ def goal_fields(goal: Goal) -> dict[str, object]:
         fields["budget"] = f"{goal.budget.exact:f} USD"
     if goal.slo is not None:
         fields["slo"] = {f"p{goal.slo.percentile}": duration_text(goal.slo.seconds)}
+    if goal.token_limits:
+        fields["slo"] = {limit.name: duration_text(limit.seconds) for limit in goal.token_limits}
     if goal.rate is not None:
         fields["rate"] = goal.rate
     return fields

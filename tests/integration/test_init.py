@@ -85,6 +85,7 @@ NEEDS: dict[str, Callable[[Path, pytest.MonkeyPatch], object]] = {
     "kubernetes": for_kubernetes,
     "slurm": with_slurm,
     "serve": lambda folder, _: write_mlp(folder / "my.onnx"),
+    "transformers": lambda folder, _: (folder / "model").mkdir(),
 }
 
 

@@ -10,7 +10,7 @@ from tests.property.test_beside_property import beside_search, check_books
 from tests.property.test_watched_property import check_watch, run_of, starts, watched_search
 from tests.synthetic import make_engine, stored, timeless
 
-from mlcd.clouds.provider import Lease, Order
+from mlcd.clouds.provider import Cloud, Lease, Order
 from mlcd.clouds.wrappers import Wrapped
 from mlcd.engine import Engine
 from mlcd.problem import Problem
@@ -69,11 +69,11 @@ class Writing:
 
 
 def drive(seed: int, store: Store, deaths: Deaths, *, add: bool, watched: bool = False) -> None:
-    listed = None
+    cloud: Cloud
     if watched:
         problem, cloud, listed, text, parallel = watched_search(seed)
     else:
-        problem, cloud, text, parallel = beside_search(seed)
+        (problem, cloud, text, parallel), listed = beside_search(seed), None
     engine: Engine[Problem] = make_engine(
         problem, Leasing(cloud, deaths), store, text, seed=seed, parallel=parallel, add=add, chosen=listed
     )

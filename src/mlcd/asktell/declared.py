@@ -6,8 +6,8 @@ import numpy as np
 
 from mlcd.asktell.arguments import positive, share, whole
 from mlcd.asktell.bounds import check_problem
-from mlcd.asktell.knobs import Knobs, Prices, Where, prices_of, space_of
 from mlcd.asktell.objective import SearchObjective
+from mlcd.asktell.prices import Prices, prices_of
 from mlcd.errors import BadInput, SpecError
 from mlcd.goal import Goal
 from mlcd.jobs.resolved_job import DEFAULT_NOISE
@@ -15,6 +15,7 @@ from mlcd.problem import Problem, TrialPolicy
 from mlcd.search.registry import KNOBS
 from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Strategy
+from mlcd.space.declared import Knobs, Where, space_of
 from mlcd.spec.mapping import tree
 from mlcd.spec.quantity import budget as read_budget
 from mlcd.spec.quantity import deadline as read_deadline

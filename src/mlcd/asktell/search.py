@@ -13,8 +13,8 @@ from mlcd.asktell.arguments import number
 from mlcd.asktell.bounds import check_trial
 from mlcd.asktell.declared import declared_problem, declared_strategy, default_strategy
 from mlcd.asktell.job import header_of, job_problem, job_strategy, stored_strategy
-from mlcd.asktell.knobs import Knobs, Prices, Where
 from mlcd.asktell.objective import Best, CustomValue, SearchObjective, value_of
+from mlcd.asktell.prices import Prices
 from mlcd.asktell.shown import html_of, rows_of, summary_of
 from mlcd.asktell.state import FORMAT, State, read, write
 from mlcd.deciders.search import SearchDecider
@@ -29,6 +29,7 @@ from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role, Step
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
+from mlcd.space.declared import Knobs, Where
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Suggestion, Trial
 from mlcd.units import ZERO, Usd, parse_usd

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mlcd.asktell.bounds import check_problem, check_trial
-from mlcd.asktell.knobs import MAX_COMBINATIONS
 from mlcd.asktell.objective import LARGEST_VALUE, SearchObjective
 from mlcd.codec import DecodeError, encode, from_json
 from mlcd.errors import BadInput
@@ -16,6 +15,7 @@ from mlcd.run.header import Header
 from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role, Step
+from mlcd.space.declared import MAX_COMBINATIONS
 from mlcd.trial.trial import Measurement
 from mlcd.untrusted import Malformed, TooLarge, parse_json, read_named
 

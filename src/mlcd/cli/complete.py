@@ -3,6 +3,7 @@
 Completion must never print an error: what cannot be read offers nothing.
 """
 
+import re
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     import click
 
 JOB_SUFFIXES = (".yaml", ".yml")
+_PLAIN = re.compile(r"[\w@%+=:.-]+")
+"""Names that a shell takes as they are: bash puts what is offered on the command line unquoted, `$(...)` too."""
 
 
 def complete_runs(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
@@ -30,7 +33,7 @@ def complete_runs(ctx: "click.Context", param: "click.Parameter", incomplete: st
             return [
                 CompletionItem(run.run_id, help=f"{run.kind} on {run.cloud}, {run.status}")
                 for run in found
-                if run.run_id.startswith(incomplete)
+                if run.run_id.startswith(incomplete) and _PLAIN.fullmatch(run.run_id)
             ]
     return []
 
@@ -44,6 +47,8 @@ def complete_jobs(ctx: "click.Context", param: "click.Parameter", incomplete: st
         for entry in sorted(Path(f"{folder}/" if folder or incomplete.startswith("/") else ".").iterdir()):
             path = f"{folder}/{entry.name}" if "/" in incomplete else entry.name
             if not entry.name.startswith(start or "") or (entry.name.startswith(".") and not start.startswith(".")):
+                continue
+            if not _PLAIN.fullmatch(entry.name):
                 continue
             if entry.is_dir():
                 found.append(CompletionItem(f"{path}/"))

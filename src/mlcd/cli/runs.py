@@ -7,6 +7,7 @@ from mlcd.cli.complete import complete_runs
 from mlcd.cli.examples import examples
 from mlcd.cli.output import RunName, output_option, print_csv, print_json, print_text, rows_option, table
 from mlcd.errors import BadInput, nearest
+from mlcd.untrusted import on_one_line
 
 if TYPE_CHECKING:
     from mlcd.store.store import RunSummary, Store
@@ -138,8 +139,8 @@ def _report_damage(found: "tuple[RunSummary, ...]") -> None:
     if damaged := [run for run in found if run.damage]:
         run = damaged[0]
         click.echo(
-            f"mlcd: the records of {len(damaged)} of {len(found)} runs are damaged, such as {run.run_id}: {run.damage};"
-            " to put them right: mlcd runs --restore",
+            f"mlcd: the records of {len(damaged)} of {len(found)} runs are damaged, such as {on_one_line(run.run_id)}:"
+            f" {on_one_line(run.damage)}; to put them right: mlcd runs --restore",
             err=True,
         )
 

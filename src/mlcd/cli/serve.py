@@ -109,6 +109,8 @@ def serve(
     for _, folder in writes:
         if folder.exists() and not folder.is_dir():
             raise BadInput(f"--write: {folder} is a file, not a folder")
+    if writes and spec.server is not None:
+        raise BadInput("--write: writes files for ONNX models; for a server that is a command, use its command")
     prepared = prepare(spec, seed=seed, folder=home())
     if dry_run:
         ctx.exit(_print_dry_run(prepared, output))
@@ -149,12 +151,19 @@ def _use(
 ) -> tuple["Deployed | None", list[Path]]:
     """Deploy the choice and write its files, as requested, if there is a choice."""
     from mlcd.cli.serve_files import write_files
+    from mlcd.clouds.serving import LocalServing
     from mlcd.findings import shown
 
     choice = shown(record).serve_findings.choice
     if choice is None:
         return None, []
-    written = [path for kind, folder in writes for path in write_files(kind, folder, record, prepared.server)]
+    server = prepared.server
+    written = [
+        path
+        for kind, folder in writes
+        if isinstance(server, LocalServing)
+        for path in write_files(kind, folder, record, server)
+    ]
     if deploy is None:
         return None, written
     from mlcd.clouds.serving.deploy import deploy as start
@@ -175,7 +184,9 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
     if written:
         print_text("", "Written: " + ", ".join(map(str, written)))
     if deployed is not None:
-        place = f"{deployed.address}/v2/models/{deployed.model}"
+        from mlcd.report.serving import is_chat
+
+        place = deployed.address if is_chat(record) else f"{deployed.address}/v2/models/{deployed.model}"
         print_text(
             "",
             f"Serving at {place} (process {deployed.pid}, log {deployed.log}).",
@@ -186,10 +197,12 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
 def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     """Print what would be tried. Returns the exit code: that of an infeasible run if no load test fits the limits."""
     from mlcd.cli.dry_run import first_look
-    from mlcd.report.serving import goal_words
+    from mlcd.run.header import CHAT
     from mlcd.trial.outcome import Status
 
     look = first_look(prepared)
+    is_chat = prepared.serving is not None and prepared.serving.scenario == CHAT
+    goal = prepared.problem.goal.serving_words(tokens=is_chat)
     code = 0 if look.allowed else Status.INFEASIBLE.exit_code
     problem, verify_seconds = prepared.problem, prepared.test.verify_seconds
     policy = problem.trial
@@ -199,19 +212,19 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
             {
                 "kind": str(prepared.kind),
                 "name": prepared.name,
-                "goal": goal_words(problem.goal),
+                "goal": goal,
                 "configurations": len(problem.space),
                 "configurations_within_limits": look.allowed,
                 "ways_out": [way.text for way in look.relaxations],
                 "trials": problem.max_trials,
                 "strategy": prepared.strategy,
-                "scenario": str(prepared.test.scenario),
+                "scenario": prepared.serving.scenario if prepared.serving else None,
                 "expected_seconds": seconds,
                 "notes": list(prepared.notes),
             }
         )
         return code
-    print_text(f"{prepared.name}: {goal_words(problem.goal)}")
+    print_text(f"{prepared.name}: {goal}")
     print_text(
         f"{len(problem.space):,} configurations: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)

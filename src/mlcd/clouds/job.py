@@ -18,7 +18,7 @@ from mlcd.clouds.nodes import PREFIX, Closable, Monitored, NodeEngine, NodeOrder
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Heard, Reading, ReportSource, progress_source, wall_clock
 from mlcd.clouds.silence import silence_text
-from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir
+from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir, files_at
 from mlcd.errors import ProviderError
 from mlcd.home import private_folder, write_private
 from mlcd.home.envs import forget_in_lease
@@ -102,6 +102,8 @@ class JobCloud:
         self._warned: dict[str, bool] = {}
         """The warnings about what jobs left behind -> whether a lease has reported them."""
         self._adopting = threading.RLock()
+        self.handed_over: set[str] = set()
+        """Runs of which a trial has left the outputs; written while `Workspace.adopting` is held."""
 
     @property
     def name(self) -> str:
@@ -161,6 +163,8 @@ class JobLease:
         self._ended_by_itself = False
         self._missing_outputs: tuple[str, ...] = ()
         self._is_finished = False
+        self._given_outputs: dict[str, dict[str, tuple[int, int]]] = {}
+        """The user's own files where the job will leave its outputs."""
         self._samples = 0.0
         self._began = self._began_at = 0.0
 
@@ -357,6 +361,7 @@ class JobLease:
         elif job.checkpoints:
             private_folder(self.folder / "checkpoint")
         copy_workdir(job.workdir, self.folder / "workdir")
+        self._given_outputs = {name: files_at(self.folder / "workdir" / name) for name in job.outputs}
         for rank in range(order.config.nodes):
             (self.folder / f"node-{rank}").mkdir()
         types = {instance.name: instance for instance in self.cloud.engine.offer()}
@@ -469,21 +474,35 @@ class JobLease:
         return problems
 
     def _take_finished_work(self) -> None:
-        """Fetch the outputs of a trial whose job did all of the work, if it left them all."""
-        workdir, total = self.folder / "workdir", self.job.samples or self.total_samples
-        is_done = self.job.target is not None or total is None or self._furthest >= LEAST_DONE_SHARE * total
-        if not is_done or not all(os.path.lexists(workdir / name) for name in self.job.outputs):
+        """Fetch the outputs of a trial whose job did all of the work, if it left them all and no other trial has."""
+        if not self._did_all() or not all(self._has_left(name) for name in self.job.outputs):
             return
-        try:
-            with self.space.adopting:  # of parallel trials that finish, one is taken whole
+        with self.space.adopting:  # of parallel trials that finish, one is taken whole
+            if self.space.run_id in self.cloud.handed_over:
+                return
+            try:
                 for name in self.job.outputs:
                     self._fetch_output(name)
-        except Malformed as problem:
-            self.space.warn(f"{problem}; the outputs of this trial are not taken")
-            for name in self.job.outputs:
-                delete_tree(self.space.outputs / name, below=self.cloud.home)
-        else:
-            self._is_finished = True
+            except Malformed as problem:
+                self.space.warn(f"{problem}; the outputs of this trial are not taken")
+                for name in self.job.outputs:
+                    delete_tree(self.space.outputs / name, below=self.cloud.home)
+            else:
+                self._is_finished = True
+                self.cloud.handed_over.add(self.space.run_id)
+
+    def _did_all(self) -> bool:
+        """Whether the job, which ended by itself, met its target or did the work that its file names."""
+        target, total = self.job.target, self.job.samples or self.total_samples
+        if target is not None:
+            reported = (r.metrics[target.metric] for r in self.heard if target.metric in r.metrics)
+            return any(value >= target.value if target.higher else value <= target.value for value in reported)
+        return total is None or self._furthest >= LEAST_DONE_SHARE * total
+
+    def _has_left(self, name: str) -> bool:
+        """Whether the job wrote this output: a file that came with the user's folder is none."""
+        path, given = self.folder / "workdir" / name, self._given_outputs[name]
+        return os.path.lexists(path) and (not given or files_at(path) != given)
 
     @property
     def _furthest(self) -> float:

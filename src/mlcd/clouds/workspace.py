@@ -5,7 +5,7 @@ import shutil
 import stat
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -225,6 +225,17 @@ def _try_move(source: Path, target: Path) -> bool:
     except OSError:
         return False
     return True
+
+
+def files_at(path: Path) -> dict[str, tuple[int, int]]:
+    """The file at `path`, or those in that folder, each with its size and when it was written; links as they are."""
+    found = {}
+    below = (Path(folder) / name for folder, _, names in os.walk(path) for name in names)
+    for each in below if path.is_dir() and not path.is_symlink() else [path]:
+        with suppress(OSError):
+            seen = each.lstat()
+            found[str(each)] = (seen.st_size, seen.st_mtime_ns)
+    return found
 
 
 def copy_workdir(source: Path | None, target: Path) -> None:

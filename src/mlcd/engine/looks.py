@@ -27,8 +27,12 @@ def is_due(watch: Watch, seconds: float, *, simulated: bool) -> bool:
 def after_stretch(account: Account, watch: Watch | None) -> Looked:
     """Beside a search, after a stretch: it continues, or moves to where the rest of the work is better done by now.
 
+    Where a trial did all of the work, it ends: nothing follows that would give its nodes back and charge them.
+
     watch  how it was watched in that stretch; None where it was certain to fit
     """
+    if account.run.finished_trial is not None:
+        return Looked(ending=Ending.MOVED, message="a trial beside it did all of the work")
     here = account.run.attempts[-1].config
     there = better_place(account, watch)
     if there is not None:

@@ -17,7 +17,7 @@ from mlcd.engine.trials import lost_trial, overdue
 from mlcd.engine.watchdog import Bounds, Overdue, watched
 from mlcd.events import RunProgress
 from mlcd.problem import Problem
-from mlcd.profiler.load import LoadTest, measure_load_trial, verify_load
+from mlcd.profiler.load import ServerTest, measure_load_trial, verify_load
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Outcome, Role, Step
@@ -37,7 +37,7 @@ class LoadTestPerformer:
     """Starts a server and loads it as `test` describes; `bounds` says how long it waits for the cloud."""
 
     cloud: ServingCloud
-    test: LoadTest
+    test: ServerTest
     bounds: Bounds = field(default_factory=Bounds)
 
     @property

@@ -13,7 +13,7 @@ from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.looks import Looked, after_look, after_stretch, is_due
 from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.stretch import TrainingNodes, points_after
-from mlcd.engine.watch import TRAINING_QUIET_GAPS, AttemptWatch
+from mlcd.engine.watch import AttemptWatch, Hung, end_a_hang
 from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
 from mlcd.ledger import Ledger
@@ -67,7 +67,8 @@ class Training:
     def run(self) -> Attempt:
         """Train until done, moved, restarted, stopped or failed. Raises Interrupted, ProviderError."""
         attempt = self._attempt()
-        if attempt.ending.is_begun_again and attempt.ending is not Ending.CONTINUED:
+        goes_on = attempt.ending.is_begun_again and self._latest.finished_trial is None
+        if goes_on and attempt.ending is not Ending.CONTINUED:
             self._report_restart(attempt)
         return attempt
 
@@ -155,7 +156,7 @@ class Training:
         )
         try:
             return self._watched(order, watch)
-        except _Hung as hung:
+        except Hung as hung:
             # The nodes were released when the lease was left; that time is charged too, by the engine's own clock.
             seconds = self.cloud.charged(watch.last.seconds + max(watch.clock() - hung.since, 0.0))
             again = self._may_restart(self._saved_samples)
@@ -212,10 +213,10 @@ class Training:
         return points_after(nodes.progress(), self._begun_seconds) if self.cloud.simulated else nodes.progress()
 
     def _ending(self, watch: AttemptWatch, nodes: TrainingNodes) -> tuple[Ending, str] | None:
-        """Whether to end this attempt, or stretch, now. Raises _Hung."""
+        """Whether to end this attempt, or stretch, now. Raises Hung."""
         ending = None
         if not self.cloud.simulated:
-            self._end_a_hang(watch, nodes)
+            end_a_hang(watch, self._run.problem, nodes=self.step.config.nodes, silence=nodes.silence)
             ending = self._at_the_limit(watch) or self._looked(watch)
             if ending is None and self._awaits_look:  # until then its speed is no reason to move
                 return None
@@ -404,20 +405,6 @@ class Training:
 
     # ---- decisions
 
-    def _end_a_hang(self, watch: AttemptWatch, nodes: TrainingNodes) -> None:
-        """Raises _Hung when a job with remaining work has been silent for unusually long."""
-        problem = self._run.problem
-        policy = problem.trial
-        all_done = watch.last.samples >= watch.work and problem.target is None
-        if not policy.watchdog_seconds or all_done:
-            return
-        if watch.last.samples <= 0:
-            if watch.last.seconds >= policy.worst_seconds(self.step.config.nodes):
-                after = f"it ended before its first sample after {watch.last.seconds:.0f} s"
-                raise _Hung(": ".join(filter(None, (after, nodes.silence()))), watch.clock())
-        elif watch.silent_seconds >= max(policy.watchdog_seconds, TRAINING_QUIET_GAPS * watch.longest_gap):
-            raise _Hung(f"no progress for {watch.silent_seconds:.0f} s", watch.clock())
-
     def _seconds_left(self, account: Account) -> float:
         """Seconds until the nodes of this attempt end themselves.
 
@@ -588,14 +575,6 @@ class Training:
             return
         money = self._at_start.money_while_training(usd, seconds, self.step.started_seconds)
         self.situation.tell(RunProgress(config=self.step.config, fraction=fraction, money=money))
-
-
-class _Hung(Exception):
-    """The job hangs; `since` is when that was decided, on the watch's clock."""
-
-    def __init__(self, message: str, since: float) -> None:
-        super().__init__(message)
-        self.since = since
 
 
 def _ends(end: float, limit: float) -> str:

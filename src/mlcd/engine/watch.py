@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mlcd.clouds.provider import JobProgress
+from mlcd.problem import Problem
 
 RECENT_SHARE = 0.5
 """The current speed is measured over this last share of the training so far."""
@@ -102,3 +103,28 @@ class AttemptWatch:
         if speed is None:
             return None
         return self.last.seconds + (self.work - self.last.samples) / speed
+
+
+class Hung(Exception):
+    """The job hangs; `since` is when that was decided, on the watch's clock."""
+
+    def __init__(self, message: str, since: float) -> None:
+        super().__init__(message)
+        self.since = since
+
+
+def end_a_hang(watch: AttemptWatch, problem: Problem, *, nodes: int, silence: Callable[[], str]) -> None:
+    """Raises Hung when a job with remaining work has been silent for unusually long.
+
+    silence  what a job without a sample wrote instead; "" where that is not known
+    """
+    policy = problem.trial
+    all_done = watch.last.samples >= watch.work and problem.target is None
+    if not policy.watchdog_seconds or all_done:
+        return
+    if watch.last.samples <= 0:
+        if watch.last.seconds >= policy.worst_seconds(nodes):
+            after = f"it ended before its first sample after {watch.last.seconds:.0f} s"
+            raise Hung(": ".join(filter(None, (after, silence()))), watch.clock())
+    elif watch.silent_seconds >= max(policy.watchdog_seconds, TRAINING_QUIET_GAPS * watch.longest_gap):
+        raise Hung(f"no progress for {watch.silent_seconds:.0f} s", watch.clock())

@@ -54,7 +54,8 @@ def _lost(run: SearchRun, plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[
     limits = " and ".join(text for _, text in broken)
     choice = run.choice
     if choice is None:
-        return (broken[0][0], limits) if broken else (RejectionReason.OPEN, "fits the limits; nothing was chosen")
+        fits = "fits the limits; nothing was chosen" if run.status.is_final else "fits the limits so far"
+        return (broken[0][0], limits) if broken else (RejectionReason.OPEN, fits)
     ratio = plan.value(run.problem) / choice.value(run.problem)
     compared = _compared(run.problem.goal.minimize, ratio)
     if broken:

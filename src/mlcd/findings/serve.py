@@ -4,11 +4,12 @@ import math
 
 from mlcd.findings.receipt import receipt
 from mlcd.goal import Goal, Objective
+from mlcd.loadgen.chat.plan import ChatLimit
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import RejectedConfig, RejectionReason, ServeFindings, ServingChoice
 from mlcd.run.run import SearchRun
 from mlcd.space import Config
-from mlcd.trial.trial import Load, Measurement
+from mlcd.trial.trial import Load, Measurement, TokenPoint
 from mlcd.units import Usd, latency_text, percent_text, speed_text
 
 REQUESTS_PER_MILLION = 1e6
@@ -43,6 +44,7 @@ def chosen(run: SearchRun) -> ServingChoice | None:
             usd_per_million=_usd_per_million(run, final.config, rate),
             load=final.load,
             verified_seconds=run.serving.verify_seconds if run.serving else final.seconds,
+            front=_paces(trial),
         )
     wanted = run.serving is None or run.serving.verify_seconds > 0
     if run.choice is None or (wanted and run.status.is_final):
@@ -57,7 +59,14 @@ def chosen(run: SearchRun) -> ServingChoice | None:
         usd_per_million=_usd_per_million(run, trial.config, trial.samples_per_second),
         load=trial.load,
         verified_seconds=None,
+        front=_paces(trial),
     )
+
+
+def _paces(trial: Measurement | None) -> tuple[TokenPoint, ...]:
+    """Every pace of a load test of a language model."""
+    tokens = trial.load.tokens if trial is not None and trial.load is not None else None
+    return tokens.front if tokens is not None else ()
 
 
 def _usd_per_million(run: SearchRun, config: Config, requests_per_second: float) -> Usd:
@@ -133,6 +142,9 @@ def _latency(goal: Goal, load: Load) -> float:
 def _distance(goal: Goal, trial: Measurement) -> float:
     """Distance from the goal as a factor: latency / limit x requested / measured rate, each at least 1."""
     late = _latency(goal, trial.load) / goal.slo.seconds if goal.slo and trial.load else 1.0
+    if trial.load is not None and trial.load.tokens is not None:
+        seen = trial.load.tokens.seen
+        late = max((seen(limit) / limit.seconds for limit in goal.token_limits), default=late)
     short = goal.rate / trial.samples_per_second if goal.rate else 1.0
     return max(late, 1.0) * max(short, 1.0)
 
@@ -188,7 +200,21 @@ def _missed(run: SearchRun, trial: Measurement) -> RejectedConfig:
         at = f"at {speed_text(trial.samples_per_second)}/s"
         text = f"p{goal.slo.percentile} {latency_text(over)} over the limit {at}"
         return _rejected(run, trial, RejectionReason.BREAKS_SLO, text)
+    broken = [limit for limit in goal.token_limits if load is None or not load.keeps(limit)]
+    if broken:
+        return _rejected(run, trial, RejectionReason.BREAKS_SLO, _broken_text(trial, broken))
     asked = f"{goal.rate:g}" if goal.rate else "-"
     return _rejected(
         run, trial, RejectionReason.BELOW_RATE, f"held {speed_text(trial.samples_per_second)} of {asked} requests/s"
     )
+
+
+def _broken_text(trial: Measurement, broken: list[ChatLimit]) -> str:
+    load = trial.load
+    if load is None or load.tokens is None:
+        return "its answers were not measured"
+    if load.errors:
+        return f"{load.errors:,} of {load.requests:,} requests failed"
+    tokens = load.tokens
+    over = [f"{b.metric} p{b.percentile} {latency_text(tokens.seen(b) - b.seconds)} over the limit" for b in broken]
+    return f"{' and '.join(over)} with {tokens.concurrency:.3g} in flight"

@@ -112,14 +112,14 @@ def unfit_notes(unfit: Mapping[str, str], chosen: Iterable[str]) -> tuple[str, .
     )
 
 
-def check_size(spec: PlacedSpec, field: str, size: int, *, narrow: str) -> None:
+def check_size(spec: PlacedSpec, field: str, size: int, *, narrow: str, most: int = MOST_CONFIGURATIONS) -> None:
     """Raises SpecError at `field` if the space would be too large; `size` is known before it is built.
 
     narrow  what to change
     """
-    if size > MOST_CONFIGURATIONS:
+    if size > most:
         problem = f"makes {size:,} configurations: narrow {narrow}"
-        raise spec.error(field, problem, allowed=f"at most {MOST_CONFIGURATIONS:,}")
+        raise spec.error(field, problem, allowed=f"at most {most:,}")
 
 
 def measured(spec: TrainSpec, workload: ReplayWorkload, catalog: Catalog) -> MeasuredTypes:

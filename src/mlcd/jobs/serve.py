@@ -7,25 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from mlcd.clouds.serving import LocalServing
+from mlcd.clouds.serving.local import ServersHere
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.verification import VerificationDecider
 from mlcd.engine.serving import LoadTestPerformer
 from mlcd.errors import BadInput, ProviderError, nearest
 from mlcd.extras import require
 from mlcd.jobs.prepared import Prepared
-from mlcd.jobs.served_model import ServedModel, read_model
+from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
+from mlcd.jobs.served_model import read_model
 from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work
-from mlcd.known import Known
+from mlcd.known import Known, TargetModel
 from mlcd.known.cpu import cpu, cpu_noise
 from mlcd.known.resemblance import resemblance
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.problem import Problem
-from mlcd.profiler.load import LoadTest
-from mlcd.run.header import ServingFacts
+from mlcd.profiler.load import LoadTest, ServerTest
+from mlcd.run.header import CHAT, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Strategy
-from mlcd.spec.serve import ServeSpec
+from mlcd.spec.serve import ServerCommand, ServeSpec
 from mlcd.spec.serving import parse_serve, with_flags
 from mlcd.store.store import home
 
@@ -42,8 +44,8 @@ class PreparedServing(Prepared[Problem]):
     test    how they are loaded
     """
 
-    server: LocalServing
-    test: LoadTest
+    server: ServersHere
+    test: ServerTest
 
 
 def prepare(
@@ -56,6 +58,8 @@ def prepare(
     spec = with_strategy(spec, strategy)
     if spec.resources.infra != "local":
         raise _not_local_error(spec)
+    if spec.server is not None:
+        return _prepare_command(spec, spec.server, seed=seed, folder=folder or home(), strategy=strategy)
     require("serve", "mlcd serve")
     model = read_model(spec)
     space, prices, notes = work(spec, model)
@@ -80,8 +84,6 @@ def prepare(
         resemblance=resemblance(known, model.target) if known is not None and model.target is not None else None,
         notes=notes,
     )
-    now = datetime.now(UTC)
-    server = LocalServing(model.path, home=folder or home(), noise=noise, sizes=spec.sizes)
     test = LoadTest(
         inputs=model.inputs,
         scenario=spec.scenario,
@@ -91,13 +93,35 @@ def prepare(
         verify_seconds=spec.load.verify_seconds,
         seed=seed,
     )
+    return _prepared(
+        spec,
+        problem=problem,
+        strategy=strategy or _strategy(spec, seed, known, model.target),
+        server=LocalServing(model.path, home=folder or home(), noise=noise, sizes=spec.sizes),
+        test=test,
+        facts=facts,
+        seed=seed,
+    )
+
+
+def _prepared(
+    spec: ServeSpec,
+    *,
+    problem: Problem,
+    strategy: Strategy,
+    server: ServersHere,
+    test: ServerTest,
+    facts: ServingFacts,
+    seed: int,
+) -> PreparedServing:
+    now = datetime.now(UTC)
     return PreparedServing(
         kind=Kind.SERVE,
         name=spec.name,
         problem=problem,
         # Guarded for every strategy: each trial leaves room for the verification, which has to fit.
         decider=SearchDecider(
-            strategy=strategy or _strategy(spec, seed, known, model),
+            strategy=strategy,
             aftermath=VerificationDecider(seconds=spec.load.verify_seconds),
             guarded=True,
         ),
@@ -109,11 +133,44 @@ def prepare(
         seed=seed,
         catalog_date=PRICES_DATE,
         spec=_spec_to_json(spec, now),
-        notes=notes,
+        notes=facts.notes,
         serving=facts,
         now=now,
         server=server,
         test=test,
+    )
+
+
+def _prepare_command(
+    spec: ServeSpec, command: ServerCommand, *, seed: int, folder: Path, strategy: Strategy | None
+) -> PreparedServing:
+    """A job whose server is a command."""
+    job = command_job(spec, command, seed=seed, folder=folder)
+    problem = Problem(
+        name=spec.name,
+        work_samples=REQUESTS_PER_PLAN,
+        space=job.space,
+        goal=spec.goal,
+        usd_per_hour=job.prices,
+        trial=spec.search.trial.over(COMMAND_TRIAL),
+        max_trials=spec.search.max_trials,
+        noise=job.noise,
+        verify_seconds=verification_seconds(spec),
+    )
+    facts = ServingFacts(
+        model=spec.model or command.served_name,
+        scenario=CHAT,
+        headroom=spec.load.headroom,
+        verify_seconds=spec.load.verify_seconds,
+    )
+    return _prepared(
+        spec,
+        problem=problem,
+        strategy=strategy or _strategy(spec, seed, None, None),
+        server=job.cloud,
+        test=job.test,
+        facts=facts,
+        seed=seed,
     )
 
 
@@ -133,12 +190,12 @@ def _known() -> Known | None:
     return cpu()
 
 
-def _strategy(spec: ServeSpec, seed: int, known: Known | None, model: ServedModel) -> Strategy:
+def _strategy(spec: ServeSpec, seed: int, known: Known | None, target: TargetModel | None) -> Strategy:
     """The job's strategy. Raises SpecError at the place where it was named."""
     if is_object_name(spec.search.strategy):
         raise spec.error("search.strategy", object_missing(spec.search.strategy, argument="strategy"))
     try:
-        return strategy_by_name(spec.search.strategy, seed=seed, known=known, target=model.target)
+        return strategy_by_name(spec.search.strategy, seed=seed, known=known, target=target, serving=True)
     except BadInput as error:
         raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
 

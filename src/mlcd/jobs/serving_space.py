@@ -15,6 +15,10 @@ from mlcd.spec.serving import PRECISIONS
 from mlcd.units import Usd
 
 DEFAULT_BATCHES = (1, 4, 16, 64)
+MOST_SERVING_CONFIGURATIONS = 5000
+"""Strategies for serving keep the covariance of all pairs of configurations: 200 MB of this many."""
+MOST_COUNTED_PROCESSORS = 16
+"""Up to so many processors, every number of threads and replicas is offered: 400 configurations."""
 SERVING_TRIAL = TrialPolicy(
     seconds=15.0, extra_seconds_per_3_nodes=0.0, extension=0.5, watchdog_seconds=20.0, precision=0.15
 )
@@ -37,12 +41,13 @@ def work(spec: ServeSpec, model: ServedModel) -> tuple[Space, tuple[Usd, ...], t
     """The space, the price of each configuration, and notes on what was excluded. Raises SpecError."""
     cpus = len(usable_cpus())
     notes: list[str] = []
-    threads = spec.knobs.threads or tuple(range(1, cpus + 1))
-    replicas = spec.knobs.replicas or tuple(range(1, cpus + 1))
+    threads = spec.knobs.threads or processor_counts(cpus)
+    replicas = spec.knobs.replicas or processor_counts(cpus)
     precisions = spec.knobs.precision or PRECISIONS
     pairs = [pair for pair in product(threads, replicas) if pair[0] * pair[1] <= cpus]
     batches = _batches(spec, model, notes)
-    check_size(spec, "knobs", len(batches) * len(pairs) * len(precisions), narrow="knobs.batch, threads or replicas")
+    size, narrow = len(batches) * len(pairs) * len(precisions), "knobs.batch, threads or replicas"
+    check_size(spec, "knobs", size, narrow=narrow, most=MOST_SERVING_CONFIGURATIONS)
     fitting = [(batch, *pair, precision) for batch in batches for pair in pairs for precision in precisions]
     if not fitting:
         problem = f"every threads x replicas is more than the {cpus} processors of this machine"
@@ -57,6 +62,13 @@ def work(spec: ServeSpec, model: ServedModel) -> tuple[Space, tuple[Usd, ...], t
         Knob(name="precision", values=precisions, features={p: (_LOG2_BITS[p],) for p in precisions}),
     )
     return Space(knobs, configs), tuple(_price(spec, config, cpus) for config in configs), tuple(notes)
+
+
+def processor_counts(cpus: int) -> tuple[int, ...]:
+    """The numbers of threads or replicas that are offered: all; on a large machine 1, 2, 4, ... and all processors."""
+    if cpus <= MOST_COUNTED_PROCESSORS:
+        return tuple(range(1, cpus + 1))
+    return tuple(sorted({*(2**i for i in range(cpus.bit_length())), cpus}))
 
 
 def _batches(spec: ServeSpec, model: ServedModel, notes: list[str]) -> tuple[int, ...]:

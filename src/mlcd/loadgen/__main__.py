@@ -2,18 +2,16 @@
 
 import argparse
 import http.client
-import json
 import math
-import os
 import sys
-import threading
 import urllib.error
 import urllib.request
 from typing import Any
 
-from mlcd.errors import BadInput, MlcdError
+from mlcd.errors import BadInput
 from mlcd.loadgen.generator import generate
 from mlcd.loadgen.plan import LoadInput, LoadPlan, Scenario
+from mlcd.loadgen.process import FROM_STDIN, plan_from_stdin, run_and_print
 from mlcd.untrusted import Fields, Malformed, parse_json
 
 _DESCRIPTION_BYTES = 2**20
@@ -23,18 +21,10 @@ _MOST_NUMBERS = 2**28
 
 def main() -> int:
     """Run the load test; returns the exit code."""
+    if FROM_STDIN in sys.argv:
+        return run_and_print(lambda: _from_json(plan_from_stdin()), generate)
     arguments = _parser().parse_args()
-    if arguments.until_stdin_closes:
-        threading.Thread(target=_end_with_stdin, daemon=True).start()
-    try:
-        plan = _from_json(json.loads(arguments.plan)) if arguments.plan else _from_arguments(arguments)
-        if plan.cpus and hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(0, plan.cpus)
-        print(json.dumps(generate(plan).as_json(), allow_nan=False))  # noqa: T201
-    except MlcdError as error:
-        print(f"mlcd.loadgen: {error}", file=sys.stderr)  # noqa: T201
-        return error.exit_code
-    return 0
+    return run_and_print(lambda: _from_arguments(arguments), generate)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -54,8 +44,6 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--size", type=int, default=1, help="size of dynamic axes other than the batch")
     parser.add_argument("--cpus", default="", help="processors to use, such as 0,1; default: all")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--plan", default="", help=argparse.SUPPRESS)
-    parser.add_argument("--until-stdin-closes", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
@@ -106,12 +94,6 @@ def _input_of(tensor: Fields, arguments: argparse.Namespace) -> LoadInput:
     return LoadInput(
         name=tensor.text("name"), datatype=tensor.text("datatype"), shape=tuple(sizes), high=arguments.high
     )
-
-
-def _end_with_stdin() -> None:
-    while os.read(0, 4096):
-        pass
-    os._exit(1)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,11 @@
 """A load test in a separate process, so that it shares neither interpreter nor memory with anything else."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 
-from mlcd.errors import BadInput, MlcdError
 from mlcd.loadgen.plan import LoadInput, LoadPlan, Scenario
+from mlcd.loadgen.process import run_generator
 from mlcd.loadgen.result import LoadResult
 
 
@@ -52,26 +50,5 @@ def measure_load(
 
 def run_plan(plan: LoadPlan) -> LoadResult:
     """Run the plan in a separate process. Raises like measure_load."""
-    command = [sys.executable, "-m", "mlcd.loadgen", "--plan", json.dumps(asdict(plan)), "--until-stdin-closes"]
-    timeout_seconds = 3 * plan.seconds + 60
-    with subprocess.Popen(  # noqa: S603
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            # communicate() would close standard input, and the generator ends when that closes.
-            assert process.stdin is not None  # noqa: S101
-            stdin, process.stdin = process.stdin, None
-            with stdin:
-                output, messages = process.communicate(timeout=timeout_seconds)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise MlcdError(f"the load test did not end within {timeout_seconds:g} s") from None
-        except BaseException:
-            process.kill()
-            raise
-    last = messages.strip().splitlines()[-1].removeprefix("mlcd.loadgen: ") if messages.strip() else ""
-    if process.returncode == BadInput.exit_code:
-        raise BadInput(last)
-    if process.returncode != 0:
-        raise MlcdError(f"the load generator ended with code {process.returncode}: {last}")
+    output = run_generator("mlcd.loadgen", json.dumps(asdict(plan)), most_seconds=3 * plan.seconds + 60)
     return LoadResult.from_json(json.loads(output))

@@ -1,13 +1,42 @@
-"""The arrival patterns of requests; each is one loop over a Wire."""
+"""The arrival patterns of requests; each is one loop over a wire."""
 
 import random
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from mlcd.loadgen.result import percentile
-from mlcd.loadgen.wire import Done, Wire
+from mlcd.loadgen.wire import Done
 
 _BLOCKS = 5
+
+
+class Sender(Protocol):
+    """What the patterns need of a wire. For one thread; only `wait` blocks."""
+
+    @property
+    def under_way(self) -> int:
+        """Requests that have not ended yet."""
+        ...
+
+    @property
+    def oldest(self) -> float:
+        """When the oldest of them was due; now, where there is none."""
+        ...
+
+    @property
+    def has_room(self) -> bool:
+        """Whether another request may be sent now."""
+        ...
+
+    def send(self, intended: float, tag: int = 0) -> None:
+        """Send a request; its latency counts from `intended`."""
+        ...
+
+    def wait(self, seconds: float) -> Sequence[Done]:
+        """Wait until a request ends, for `seconds` at most; returns those that ended."""
+        ...
 
 
 @dataclass(kw_only=True)
@@ -81,9 +110,9 @@ class LoadPhase:
         self.finished.append(finished)
 
 
-def closed_loop(wire: Wire, *, concurrency: int, seconds: float, least: int = 1) -> LoadPhase:
+def closed_loop(wire: Sender, *, concurrency: int, seconds: float, least: int = 1) -> LoadPhase:
     """Keep `concurrency` requests in flight for `seconds` and until `least` are done; returns when all have ended."""
-    phase = _begin()
+    phase = begin_phase()
     until = phase.begun + seconds
     for _ in range(concurrency):
         wire.send(time.perf_counter())
@@ -97,12 +126,12 @@ def closed_loop(wire: Wire, *, concurrency: int, seconds: float, least: int = 1)
                     time.sleep(0.01)
                 wire.send(time.perf_counter())
             phase.ended = done.finished
-    return _end(phase)
+    return end_phase(phase)
 
 
-def multi_stream(wire: Wire, *, together: int, seconds: float) -> LoadPhase:
+def multi_stream(wire: Sender, *, together: int, seconds: float) -> LoadPhase:
     """Queries of `together` requests, one after another; a query's latency is that of its last request."""
-    phase = _begin()
+    phase = begin_phase()
     while not phase.requests or time.perf_counter() - phase.begun < seconds:
         sent, failed = time.perf_counter(), False
         for _ in range(together):
@@ -114,11 +143,11 @@ def multi_stream(wire: Wire, *, together: int, seconds: float) -> LoadPhase:
                 phase.ended = done.finished
         if not failed:
             phase.add(phase.ended - sent, phase.ended)
-    return _end(phase)
+    return end_phase(phase)
 
 
 def poisson(
-    wire: Wire,
+    wire: Sender,
     *,
     rate: float,
     seconds: float,
@@ -134,12 +163,50 @@ def poisson(
     With a limit, the phase ends as soon as more requests are late than `percent` allows (or than `spare`, if that is
     more): the remaining requests cannot change the outcome.
     """
-    rng = random.Random(seed)  # noqa: S311
-    arrivals = sorted(rng.uniform(0, seconds) for _ in range(max(round(rate * seconds), 1)))
+    arrivals = poisson_arrivals(rate, seconds, seed)
     allowed = max(len(arrivals) - -(-len(arrivals) * percent // 100), spare)
-    phase = _begin()
+    phase = begin_phase()
     phase.rate = rate
-    sent, over = 0, 0
+    over = 0
+
+    def take(done: Done) -> None:
+        nonlocal over
+        latency = done.finished - done.intended
+        if not done.error:
+            phase.add(latency, done.finished)
+        over += bool(done.error) or (slo_seconds is not None and latency > slo_seconds)
+
+    def is_lost() -> bool:
+        if slo_seconds is None:
+            return False
+        stuck = wire.under_way > allowed - over and time.perf_counter() - wire.oldest > 4 * slo_seconds + 1
+        return over > allowed or stuck
+
+    open_loop(wire, arrivals, phase, take=take, is_lost=is_lost)
+    phase.ended = max(phase.ended, phase.begun + (0.0 if phase.stopped else seconds))
+    return end_phase(phase)
+
+
+def poisson_arrivals(rate: float, seconds: float, seed: int) -> list[float]:
+    """The times of rate x seconds arrivals, at least one, in order."""
+    rng = random.Random(seed)  # noqa: S311
+    return sorted(rng.uniform(0, seconds) for _ in range(max(round(rate * seconds), 1)))
+
+
+def open_loop(
+    wire: Sender,
+    arrivals: Sequence[float],
+    phase: LoadPhase,
+    *,
+    take: Callable[[Done], None],
+    is_lost: Callable[[], bool],
+) -> None:
+    """Send a request at each arrival, whatever the server does; return when all have ended.
+
+    take     is told each request that ended
+    is_lost  whether the rest cannot change the outcome: then no more is sent
+    """
+    sent = 0
     while sent < len(arrivals) or wire.under_way:
         now = time.perf_counter() - phase.begun
         while sent < len(arrivals) and arrivals[sent] <= now and not phase.stopped and wire.has_room:
@@ -148,25 +215,20 @@ def poisson(
         pause = arrivals[sent] - (time.perf_counter() - phase.begun) if sent < len(arrivals) else 0.1
         for done in wire.wait(min(pause, 0.1) if wire.has_room else 0.1):
             phase.count(done)
-            latency = done.finished - done.intended
-            if not done.error:
-                phase.add(latency, done.finished)
-            over += bool(done.error) or (slo_seconds is not None and latency > slo_seconds)
+            take(done)
             phase.ended = done.finished
-        if slo_seconds is not None and not phase.stopped:
-            stuck = wire.under_way > allowed - over and time.perf_counter() - wire.oldest > 4 * slo_seconds + 1
-            if over > allowed or stuck:
-                phase.stopped, sent = True, len(arrivals)
-    phase.ended = max(phase.ended, phase.begun + (0.0 if phase.stopped else seconds))
-    return _end(phase)
+        if not phase.stopped and is_lost():
+            phase.stopped, sent = True, len(arrivals)
 
 
-def _begin() -> LoadPhase:
+def begin_phase() -> LoadPhase:
+    """A phase that begins now."""
     phase = LoadPhase(begun=time.perf_counter())
     phase.processor_seconds = -time.process_time()
     return phase
 
 
-def _end(phase: LoadPhase) -> LoadPhase:
+def end_phase(phase: LoadPhase) -> LoadPhase:
+    """The phase, with the processor time that this process has used in it."""
     phase.processor_seconds += time.process_time()
     return phase

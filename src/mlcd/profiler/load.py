@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose
 from mlcd.clouds.serving.provider import ServerLease, ServingCloud
@@ -25,6 +26,58 @@ _Z_95_PERCENT = 1.96
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a load test saw: the highest rate within the limits, else the lowest that broke one."""
+
+    rate: float
+    relative_error: float
+    load: Load
+
+    def joined(self, other: "Seen") -> "Seen":
+        """Two measurements of one rate: their geometric mean, with the latencies of the lower one."""
+        lower = min(self, other, key=lambda seen: seen.rate)
+        apart = abs(math.log(self.rate / other.rate)) / 2
+        error = max(math.hypot(self.relative_error, other.relative_error) / 2, apart)
+        return Seen(rate=math.sqrt(self.rate * other.rate), relative_error=error, load=lower.load)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Held:
+    """What a server did at a given rate. `fault` says why that is not good enough; "" if it is."""
+
+    rate: float
+    load: Load
+    fault: str = ""
+
+
+class ServerTest(Protocol):
+    """How a server is loaded: once to find its rate, once more to verify it. See LoadTest for the fields."""
+
+    @property
+    def headroom(self) -> float:
+        """See LoadTest."""
+        ...
+
+    @property
+    def verify_seconds(self) -> float:
+        """See LoadTest."""
+        ...
+
+    @property
+    def seed(self) -> int:
+        """See LoadTest."""
+        ...
+
+    def find(self, lease: ServerLease, config: Config, *, seconds: float, seed: int) -> Seen:
+        """The highest rate within the limits. Raises LeaseFailed if the server died, MlcdError if nothing was seen."""
+        ...
+
+    def hold(self, lease: ServerLease, config: Config, *, seconds: float, seed: int, rate: float) -> Held:
+        """What the server does at this rate. Raises as `find` does."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadTest:
     """How a server is loaded.
 
@@ -41,6 +94,17 @@ class LoadTest:
     headroom: float = 0.3
     verify_seconds: float = 60.0
     seed: int = 0
+
+    def find(self, lease: ServerLease, config: Config, *, seconds: float, seed: int) -> Seen:
+        """See ServerTest."""
+        return _seen(self, self.run(lease, config, seconds=seconds, seed=seed, rate=None))
+
+    def hold(self, lease: ServerLease, config: Config, *, seconds: float, seed: int, rate: float) -> Held:
+        """See ServerTest."""
+        result = self.run(lease, config, seconds=seconds, seed=seed, rate=rate)
+        load = _load(result)
+        held = rate if self.scenario is Scenario.SERVER else result.requests_per_second
+        return Held(rate=held, load=load, fault=_fault(self, result, load, wanted=rate))
 
     def run(self, lease: ServerLease, config: Config, *, seconds: float, seed: int, rate: float | None) -> LoadResult:
         """One load test of `seconds`. Raises LeaseFailed if the server died, MlcdError if there is no result."""
@@ -86,7 +150,7 @@ def measure_load_trial(
     attempt: int,
     policy: TrialPolicy,
     usd_per_hour: Usd,
-    test: LoadTest,
+    test: ServerTest,
     run_id: str = "",
     cancelled: Callable[[], bool] = lambda: False,
 ) -> Trial:
@@ -104,13 +168,12 @@ def measure_load_trial(
             startup_seconds = _until_ready(lease, last_call, cancelled)
             first_seconds = max(policy.seconds - startup_seconds - OVERHEAD_SECONDS, LEAST_LOAD_SECONDS)
             seed = test.seed * 100 + attempt
-            seen = _seen(test, test.run(lease, config, seconds=first_seconds, seed=seed, rate=None))
+            seen = test.find(lease, config, seconds=first_seconds, seed=seed)
             more_seconds = policy.extended_seconds(1) - (time.monotonic() - began) - 2 * OVERHEAD_SECONDS
             unsure = _Z_95_PERCENT * seen.relative_error > policy.precision
             extended = unsure and more_seconds >= max(LEAST_LOAD_SECONDS, first_seconds / 3) and not cancelled()
             if extended:
-                again = test.run(lease, config, seconds=more_seconds, seed=seed + 50, rate=None)
-                seen = seen.joined(_seen(test, again))
+                seen = seen.joined(test.find(lease, config, seconds=more_seconds, seed=seed + 50))
             memory_gib = lease.memory_gib()
             settled = lease.finish(JobProgress(time.monotonic() - began, float(seen.load.requests)))
     except LeaseFailed as failed:
@@ -144,7 +207,7 @@ def verify_load(
     rate: float,
     attempt: int,
     most_seconds: float,
-    test: LoadTest,
+    test: ServerTest,
     run_id: str = "",
     cancelled: Callable[[], bool] = lambda: False,
     report_progress: Callable[[float, float], None] = lambda _fraction, _seconds: None,
@@ -158,7 +221,7 @@ def verify_load(
         with cloud.lease(order) as lease:
             _until_ready(lease, most_seconds - seconds - OVERHEAD_SECONDS, cancelled)
             report_progress(0.1, time.monotonic() - began)
-            result = test.run(lease, config, seconds=seconds, seed=test.seed * 100 + 99 + attempt, rate=rate)
+            held = test.hold(lease, config, seconds=seconds, seed=test.seed * 100 + 99 + attempt, rate=rate)
             memory_gib = lease.memory_gib()
     except LeaseFailed as failed:
         seconds = max(failed.seconds, time.monotonic() - began)
@@ -169,28 +232,13 @@ def verify_load(
         raise
     except MlcdError as error:
         return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=str(error))
-    load = replace(_load(result), memory_gib=memory_gib)
-    held = rate if test.scenario is Scenario.SERVER else result.requests_per_second
-    fault = _fault(test, result, load, wanted=rate)
-    return Verified(rate=held if not fault else rate, seconds=time.monotonic() - began, load=load, fault=fault)
+    load = replace(held.load, memory_gib=memory_gib)
+    seconds = time.monotonic() - began
+    return Verified(rate=rate if held.fault else held.rate, seconds=seconds, load=load, fault=held.fault)
 
 
 class _NotReady(Exception):
     """The server did not become ready in time."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Seen:
-    rate: float
-    relative_error: float
-    load: Load
-
-    def joined(self, other: "_Seen") -> "_Seen":
-        """Two measurements of one rate: their geometric mean, with the latencies of the lower one."""
-        lower = min(self, other, key=lambda seen: seen.rate)
-        apart = abs(math.log(self.rate / other.rate)) / 2
-        error = max(math.hypot(self.relative_error, other.relative_error) / 2, apart)
-        return _Seen(rate=math.sqrt(self.rate * other.rate), relative_error=error, load=lower.load)
 
 
 def _until_ready(lease: ServerLease, most_seconds: float, cancelled: Callable[[], bool]) -> float:
@@ -205,7 +253,7 @@ def _until_ready(lease: ServerLease, most_seconds: float, cancelled: Callable[[]
     return seconds
 
 
-def _seen(test: LoadTest, result: LoadResult) -> _Seen:
+def _seen(test: LoadTest, result: LoadResult) -> Seen:
     """Rate and latencies of the highest rate that kept the limit, else of the lowest that broke it."""
     if result.requests == result.errors:
         raise MlcdError(f"no request was answered: {result.first_error or 'no reason given'}")
@@ -222,8 +270,8 @@ def _seen(test: LoadTest, result: LoadResult) -> _Seen:
             requests=step.requests,
             errors=step.errors,
         )
-        return _Seen(rate=max(step.rate, 1e-9), relative_error=0.0, load=load)
-    return _Seen(rate=max(result.requests_per_second, 1e-9), relative_error=result.relative_error, load=_load(result))
+        return Seen(rate=max(step.rate, 1e-9), relative_error=0.0, load=load)
+    return Seen(rate=max(result.requests_per_second, 1e-9), relative_error=result.relative_error, load=_load(result))
 
 
 def _load(result: LoadResult) -> Load:

@@ -173,7 +173,7 @@ class ProgressLines(LiveLine):
             knows_before = self._has_ended or (row.number == 1 and not self._has_reserve)  # not after a resume
             before = self._incumbent if knows_before else event.incumbent
             rival = None if event.incumbent is None else self._trials.get(event.incumbent.config)
-            worth = _worth(self._problem, trial, before, event.incumbent, rival)
+            worth = _worth(self._problem, trial, before, event.incumbent, rival, money=event.money)
             self.wrapped(f"      {row.reason}; {worth}" if row.reason else f"      {worth}", Style.DIM)
         self._incumbent, self._has_ended = event.incumbent, True
 
@@ -285,12 +285,19 @@ def _interval(trial: Measurement) -> str:
 
 
 def _worth(
-    problem: Problem, trial: Measurement, before: Plan | None, after: Plan | None, best: Measurement | None
+    problem: Problem,
+    trial: Measurement,
+    before: Plan | None,
+    after: Plan | None,
+    best: Measurement | None,
+    *,
+    money: Money,
 ) -> str:
     """What came of the trial, and what that was worth for its price: in words, in the goal's unit.
 
     before, after  the best that fits, before and after it
     best           the trial of the latter, if it is known
+    money          the account after it
     """
     came = Plan.of(problem, trial)
     price = format_seconds(trial.seconds) if problem.goal.minimize is Objective.TIME else str(trial.usd)
@@ -300,7 +307,8 @@ def _worth(
     if after.config != trial.config:
         rival = after if best is None else Plan.of(problem, best)
         if problem.work_known and came.value(problem) < rival.value(problem) * (1 - tie(problem)):
-            return f"{came_text}, for {price}: {_BETTER[problem.goal.minimize]} than {after.config}, but does not fit"
+            fit = _misfit(problem, came, money)
+            return f"{came_text}, for {price}: {_BETTER[problem.goal.minimize]} than {after.config}, but {fit}"
         return f"{came_text}, for {price}: no better than {after.config}"
     if before is None:
         return f"{came_text}, for {price}: the first that fits"
@@ -313,6 +321,17 @@ def _worth(
     else:
         saved = f"{max(1 - after.value(problem) / before.value(problem), 0.0):.0%}"
     return f"{came_text}: saves {saved} of the run for {price}"
+
+
+def _misfit(problem: Problem, came: Plan, money: Money) -> str:
+    """Why a plan is not the best that fits, though better: it breaks a limit, or is not certain to keep it."""
+    goal = problem.goal
+    if not problem.keeps_work and not problem.beside:  # else a part of it is done, and less is needed
+        if goal.budget is not None and money.spent + came.usd > goal.budget:
+            return f"would cost {money.spent + came.usd} with the search: over the budget"
+        if goal.deadline_seconds is not None and money.elapsed_seconds + came.seconds > goal.deadline_seconds:
+            return "would end after the deadline"
+    return "not certain to fit the limits"
 
 
 _BETTER = {Objective.TIME: "faster", Objective.COST: "cheaper", Objective.KNEE: "better"}

@@ -25,6 +25,43 @@ Reason = Annotated[R, Among(R.BREAKS_SLO, R.BELOW_RATE, R.NOT_VERIFIED, R.DEARER
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServePaceJson:
+    """What a language model's server did with so many requests in flight."""
+
+    concurrency: Annotated[Amount, "requests in flight, on average"]
+    output_tokens_per_second: Amount
+    ttft_p95_seconds: Annotated[Seconds, "time to first token"]
+    tpot_p95_seconds: Annotated[Seconds, "time per output token"]
+    kept: Annotated[bool, "whether every limit was kept"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeTokensJson:
+    """What a load test measured of a language model's answers: p50, p95 and p99 of each time."""
+
+    concurrency: Annotated[Amount, "requests in flight, on average"]
+    requests_per_second: Annotated[Amount, "that ended within the time"]
+    good_per_second: Annotated[Amount, "requests a second that kept every limit by themselves: goodput"]
+    input_tokens_per_second: Amount
+    output_tokens_per_second: Amount
+    input_tokens: Annotated[Amount, "of a prompt, on average"]
+    output_tokens: Annotated[Amount, "of an answer, on average"]
+    ttft_seconds: Annotated[tuple[Seconds, ...], "time to first token"]
+    tpot_seconds: Annotated[tuple[Seconds, ...], "time per output token after the first"]
+    e2e_seconds: Annotated[tuple[Seconds, ...], "the whole request"]
+    front: Annotated[tuple[ServePaceJson, ...], "every pace that was tried, in order"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeLimitJson:
+    """A limit on a language model's answers."""
+
+    metric: Annotated[str, "ttft, tpot or e2e"]
+    percentile: Annotated[int, "50, 95 or 99"]
+    seconds: Seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeLoadJson:
     """What a load test measured."""
 
@@ -35,6 +72,7 @@ class ServeLoadJson:
     errors: Annotated[Count, "of them"]
     memory_gib: Annotated[Amount | None, "peak of the server"]
     saturated: Annotated[str, "why the load generator may have limited the rate; empty if it did not"]
+    tokens: Annotated[ServeTokensJson | None, "of a language model; null for others"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +95,7 @@ class ServeGoalJson:
     minimize: Objectives
     slo_percentile: Annotated[int | None, "50, 95 or 99"]
     slo_seconds: Annotated[Seconds | None, "the latency limit"]
+    token_limits: Annotated[tuple[ServeLimitJson, ...], "of a language model: all must be kept"]
     requests_per_second: Annotated[Amount | None, "the rate to sustain"]
     budget_usd: Annotated[Amount | None, "cap on load tests and verification"]
     deadline_seconds: Annotated[Seconds | None, "cap on load tests and verification"]
@@ -66,7 +105,7 @@ class ServeGoalJson:
 class ServeScenarioJson:
     """How the server was loaded."""
 
-    scenario: Annotated[str | None, "single-stream, multi-stream, server or offline"]
+    scenario: Annotated[str | None, "single-stream, multi-stream, server, offline or chat"]
     headroom: Annotated[Share | None, "share of the measured rate that is not promised"]
     verify_seconds: Annotated[Seconds | None, "how long the choice is verified; 0: not at all"]
 
@@ -80,6 +119,8 @@ class ServeChoiceJson:
     requests_per_second: Annotated[Amount, "promised; verified if the job asks for that"]
     measured_requests_per_second: Annotated[Amount, "in its load test"]
     usd_per_million_requests: Money
+    usd_per_million_output_tokens: Annotated[Money | None, "of a language model; null for others"]
+    most_in_flight: Annotated[Amount | None, "of a language model: the requests in flight at its measured rate"]
     verified_seconds: Annotated[Seconds | None, "null: not verified"]
     load: ServeLoadJson
 

@@ -26,9 +26,7 @@ def serverless_html(record: EpochRun) -> str:
         origin_word=word,
         origin_text=meaning,
         leads=[
-            text
-            for text in (record.stopped, *ways_out(record), model_text(record), instances_text(record))
-            if text
+            text for text in (record.stopped, *ways_out(record), model_text(record), instances_text(record)) if text
         ],
     )
     tables = [receipt_table(serverless_lines(record))]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from mlcd.goal import Goal
 from mlcd.report.origin import LOCAL_SERVING
 from mlcd.report.receipt_lines import receipt_rows, serving_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
@@ -10,6 +9,7 @@ from mlcd.report.thinning import MOST_LINES, ends, left_out_text
 from mlcd.report.wording import plural, speed_text
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import RejectedConfig, ServingChoice
+from mlcd.run.header import CHAT
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.units import format_seconds, latency_text
@@ -56,21 +56,7 @@ def _answer(record: SearchRun) -> list[Item]:
 
 def goal_text(record: SearchRun) -> str:
     """`most requests per dollar with p99 within 50 ms`."""
-    return goal_words(record.problem.goal)
-
-
-def goal_words(goal: Goal) -> str:
-    """The same of a goal."""
-    words = {"cost": "most requests per dollar", "time": "most requests per second"}[str(goal.minimize)]
-    if goal.rate is not None:
-        words = f"cheapest at {goal.rate:g} requests/s"
-    limits = [f"p{goal.slo.percentile} within {latency_text(goal.slo.seconds)}"] if goal.slo else []
-    text = f"{words} with {limits[0]}" if limits else words
-    if goal.budget is not None:
-        text += f", search for at most {goal.budget}"
-    if goal.deadline_seconds is not None:
-        text += f", search within {format_seconds(goal.deadline_seconds)}"
-    return text
+    return record.problem.goal.serving_words(tokens=is_chat(record))
 
 
 def _ways_out(record: SearchRun) -> list[Line]:
@@ -79,10 +65,12 @@ def _ways_out(record: SearchRun) -> list[Line]:
 
 def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
     load = choice.load
+    requests = (load.p50_seconds, load.p95_seconds, load.p99_seconds)
     rows = [
         ["requests/s", speed_text(choice.requests_per_second)],
-        ["p50, p95, p99", ", ".join(map(latency_text, (load.p50_seconds, load.p95_seconds, load.p99_seconds)))],
+        ["p50, p95, p99" if load.tokens is None else "whole request", ", ".join(map(latency_text, requests))],
         ["dollars per million requests", str(choice.usd_per_million)],
+        *_token_rows(choice),
     ]
     if load.memory_gib is not None:
         rows.append(["memory", f"{load.memory_gib:.2f} GiB"])
@@ -98,6 +86,27 @@ def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
             rows[0][1] += f"   ({free:.0%} of the measured {held} is kept as headroom)"
     doubt = [Line(f"  The true rate may be higher: {load.saturated}.")] if load.saturated else []
     return [Rows(rows=rows, align="<<", indent=2, has_heads=False), Line(f"  {how}"), *doubt]
+
+
+def is_chat(record: SearchRun) -> bool:
+    """Whether a language model is served, whose answers are counted in tokens."""
+    return record.serving is not None and record.serving.scenario == CHAT
+
+
+def _token_rows(choice: ServingChoice) -> list[list[str]]:
+    """What is said of a language model's answers."""
+    tokens = choice.load.tokens
+    if tokens is None:
+        return []
+    in_flight = choice.most_in_flight or tokens.concurrency
+    return [
+        ["output tokens/s", speed_text(choice.requests_per_second * tokens.output_tokens)],
+        ["  of", f"{tokens.output_tokens:.0f} tokens an answer, {tokens.input_tokens:.0f} a prompt"],
+        ["time to first token", f"{', '.join(map(latency_text, tokens.ttft))}   (p50, p95, p99)"],
+        ["time per output token", ", ".join(map(latency_text, tokens.tpot))],
+        ["most in flight", f"{in_flight:.0f} requests"],
+        ["dollars per million output tokens", str(choice.usd_per_million_output_tokens)],
+    ]
 
 
 def format_how(record: SearchRun, choice: ServingChoice) -> str:
@@ -116,7 +125,7 @@ def _known(record: SearchRun) -> list[Item]:
     if alike.unseen:
         more = f" and {len(alike.unseen) - 8} more" if len(alike.unseen) > 8 else ""
         lines.append(
-            f"Never measured before: {', '.join(alike.unseen[:8])}{more}; the search needs more trials for that."
+            f"Never measured before: {', '.join(alike.unseen[:8])}{more}; the search needs more load tests for that."
         )
     return [Line(text, is_wrapped=True) for text in lines]
 

@@ -9,7 +9,7 @@ from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
-from mlcd.trial.trial import Failure
+from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import format_seconds, latency_text
 
 
@@ -28,7 +28,7 @@ def serving_html(record: SearchRun) -> str:
         origin_text=meaning,
         leads=[" ".join(line.split()) for line in lines[2:]],
     )
-    tables = [receipt_table(serving_lines(record)), _trials(record), _why_not(record), _known(record)]
+    tables = [receipt_table(serving_lines(record)), _paces(record), _trials(record), _why_not(record), _known(record)]
     return render(
         "serve.html.j2",
         page,
@@ -36,6 +36,26 @@ def serving_html(record: SearchRun) -> str:
         narrow=drawn(serving_picture(record, NARROW)),
         tables=[table for table in tables if table and (table.rows or table.after)],
     )
+
+
+def _paces(record: SearchRun) -> Table | None:
+    """Of a language model: tokens and times at every pace of every load test."""
+    rows: list[list[str | Cell]] = [
+        [
+            str(step.number),
+            str(step.trial.config),
+            f"{point.concurrency:.0f}",
+            speed_text(point.output_tokens_per_second),
+            latency_text(point.ttft_p95),
+            latency_text(point.tpot_p95),
+            "kept" if point.kept else "broken",
+        ]
+        for step in ends(record.trials, MOST_ROWS)
+        if isinstance(step.trial, Measurement) and step.trial.load is not None and step.trial.load.tokens is not None
+        for point in step.trial.load.tokens.front
+    ]
+    heads = ">#|configuration|>in flight|>output tokens/s|>ttft p95|>tpot p95|limits"
+    return plain_table("Requests in flight, tokens and times", heads, rows) if rows else None
 
 
 def _trials(record: SearchRun) -> Table:

@@ -9,13 +9,16 @@ from mlcd.report.serve_types import (
     ServeFailureJson,
     ServeGoalJson,
     ServeJson,
+    ServeLimitJson,
     ServeLoadJson,
     ServeMeasuredJson,
     ServeModelJson,
+    ServePaceJson,
     ServeReceiptJson,
     ServeRejectedJson,
     ServeResemblesJson,
     ServeScenarioJson,
+    ServeTokensJson,
     ServeTrialJson,
     ServeVerificationJson,
 )
@@ -24,7 +27,7 @@ from mlcd.run.attempt import Attempt
 from mlcd.run.findings import RejectedConfig, ServingChoice
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
-from mlcd.trial.trial import Failure, Load, Measurement
+from mlcd.trial.trial import Failure, Load, Measurement, TokenLoad
 
 
 def serving_json(record: SearchRun) -> Json:
@@ -54,7 +57,10 @@ def _result(record: SearchRun) -> ServeJson:
         seed=record.seed,
         version=record.version,
         model=facts.model if facts else None,
-        goal=ServeGoalJson(**cast(dict[str, Any], goal_json(goal, text=goal_text(record), serving=True))),
+        goal=ServeGoalJson(
+            **cast(dict[str, Any], goal_json(goal, text=goal_text(record), serving=True)),
+            token_limits=tuple(copied(ServeLimitJson, limit, metric=str(limit.metric)) for limit in goal.token_limits),
+        ),
         load=copied(ServeScenarioJson, facts)
         if facts
         else ServeScenarioJson(scenario=None, headroom=None, verify_seconds=None),
@@ -81,7 +87,18 @@ def _result(record: SearchRun) -> ServeJson:
 
 
 def _load(load: Load | None) -> ServeLoadJson | None:
-    return None if load is None else copied(ServeLoadJson, load)
+    return None if load is None else copied(ServeLoadJson, load, tokens=_tokens(load.tokens))
+
+
+def _tokens(tokens: TokenLoad | None) -> ServeTokensJson | None:
+    if tokens is None:
+        return None
+    times = {"ttft_seconds": tokens.ttft, "tpot_seconds": tokens.tpot, "e2e_seconds": tokens.e2e}
+    front = tuple(
+        copied(ServePaceJson, point, ttft_p95_seconds=point.ttft_p95, tpot_p95_seconds=point.tpot_p95)
+        for point in tokens.front
+    )
+    return copied(ServeTokensJson, tokens, **times, front=front)
 
 
 def _choice(record: SearchRun, choice: ServingChoice) -> ServeChoiceJson:

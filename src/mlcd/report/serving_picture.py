@@ -1,8 +1,9 @@
 """A serving run in a picture: throughput against latency of every load test, the front, the limit and the choice."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from mlcd.goal import Goal
 from mlcd.report.frame import Plane, axes, empty, left_margin, legend, origin_mark
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.svg import SERIES, Drawing
@@ -19,6 +20,30 @@ _FAR_LIMIT_FACTOR = 4.0  # a limit this many times beyond all load tests is name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Shown:
+    """The time that is drawn: the one that the goal limits."""
+
+    name: str
+    limit_ms: float | None
+    milliseconds: Callable[[Load], float]
+
+
+def _shown(goal: Goal) -> _Shown:
+    if goal.token_limits:
+        first = goal.token_limits[0]
+        name = f"{first.metric} p{first.percentile}"
+        seen = lambda load: load.tokens.seen(first) * 1000 if load.tokens is not None else load.p99_seconds * 1000  # noqa: E731
+        return _Shown(name=name, limit_ms=first.seconds * 1000, milliseconds=seen)
+    percentile = goal.slo.percentile if goal.slo else 99
+    field = f"p{percentile}_seconds"
+    return _Shown(
+        name=f"p{percentile} latency",
+        limit_ms=goal.slo.seconds * 1000 if goal.slo else None,
+        milliseconds=lambda load: float(getattr(load, field)) * 1000,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Point:
     """A load test that measured: `milliseconds` at the goal's percentile."""
 
@@ -31,8 +56,11 @@ class _Point:
 
     @property
     def curve(self) -> str:
-        """Its colour: the precision where that is chosen, else the batch."""
+        """Its colour: the precision where that is chosen, else the batch; of other servers, the first knob."""
         values = self.config.as_dict()
+        if not {"precision", "batch"} & values.keys():
+            name, value = next(iter(values.items()))
+            return f"{name} {value}"
         return str(values.get("precision", f"batch {values.get('batch', 1)}"))
 
     @property
@@ -48,8 +76,8 @@ class _Point:
 def serving_picture(record: SearchRun, width: float) -> str:
     """The SVG. What is up and to the left is better; the shaded area breaks the latency limit."""
     height = 440.0 if width > 560 else 400.0
-    percentile = record.problem.goal.slo.percentile if record.problem.goal.slo else 99
-    every = _points(record, percentile)
+    shown = _shown(record.problem.goal)
+    every = _points(record, shown)
     front = _front(every)
     choice = record.serve_findings.choice
     kept = {point.number for point in (*front, *(p for p in every if choice and p.config == choice.config))}
@@ -58,17 +86,17 @@ def serving_picture(record: SearchRun, width: float) -> str:
         key=f"latency-{width:.0f}",
         width=width,
         height=height,
-        title=f"Requests per second against p{percentile} latency of the load tests",
+        title=f"Requests per second against {shown.name} of the load tests",
         description=f"{plural(len(every), 'load test')}; {len(front)} on the front: "
         + listed([f"{p.config} {speed_text(p.rate)}/s {p.milliseconds:.3g} ms" for p in front], separator="; "),
     )
     if not points:
         empty(drawing, width, height, "No load test measured a rate.")
         return drawing.render()
-    verified = _verified(record, percentile)
+    verified = _verified(record, shown)
     curves = {name: at for at, name in enumerate(dict.fromkeys(point.curve for point in points))}
-    limit = record.problem.goal.slo.seconds * 1000 if record.problem.goal.slo else None
-    named = f"p{percentile} limit of {limit:g} ms" if limit is not None else ""
+    limit = shown.limit_ms
+    named = f"{shown.name} limit of {limit:g} ms" if limit is not None else ""
     top = legend(drawing, _items(curves, front, verified, named), width) + 24
     plane, ticks = _plane([*points, *verified], limit, Box(0, top, width - 16, height - 48))
     across, up = plane.across, plane.up
@@ -79,7 +107,7 @@ def serving_picture(record: SearchRun, width: float) -> str:
     axes(
         drawing,
         plane.plot,
-        across=(across, below, f"p{percentile} latency, ms" + suffix * across.log),
+        across=(across, below, f"{shown.name}, ms" + suffix * across.log),
         up=(up, ticks, "requests per second" + suffix * up.log),
     )
     if len(front) > 1:
@@ -128,7 +156,7 @@ def _plane(shown: Sequence[_Point], limit: float | None, room: Box) -> tuple[Pla
     return Plane(plot=plot, across=across, up=up), ticks
 
 
-def _verified(record: SearchRun, percentile: int) -> list[_Point]:
+def _verified(record: SearchRun, shown: _Shown) -> list[_Point]:
     """The choice as its verification held it, if there was one."""
     choice = record.serve_findings.choice
     if choice is None or choice.verified_seconds is None:
@@ -139,13 +167,13 @@ def _verified(record: SearchRun, percentile: int) -> list[_Point]:
             number=0,
             config=choice.config,
             rate=choice.requests_per_second,
-            milliseconds=max(_at(choice.load, percentile), 1e-3),
+            milliseconds=max(shown.milliseconds(choice.load), 1e-3),
             load=choice.load,
         )
     ]
 
 
-def _points(record: SearchRun, percentile: int) -> list[_Point]:
+def _points(record: SearchRun, shown: _Shown) -> list[_Point]:
     found = []
     for step in record.trials:
         trial = step.trial
@@ -156,16 +184,11 @@ def _points(record: SearchRun, percentile: int) -> list[_Point]:
                     number=step.number,
                     config=trial.config,
                     rate=trial.samples_per_second,
-                    milliseconds=max(_at(trial.load, percentile), 1e-3),
+                    milliseconds=max(shown.milliseconds(trial.load), 1e-3),
                     load=trial.load,
                 )
             )
     return found
-
-
-def _at(load: Load, percentile: int) -> float:
-    seconds = {50: load.p50_seconds, 95: load.p95_seconds, 99: load.p99_seconds}[percentile]
-    return seconds * 1000
 
 
 def _front(points: list[_Point]) -> list[_Point]:

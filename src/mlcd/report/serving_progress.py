@@ -81,6 +81,9 @@ class ServingProgress(LiveLine):
             return f"{speed_text(trial.samples_per_second)} requests/s"
         text = f"{speed_text(trial.samples_per_second)} requests/s, p50 {latency_text(load.p50_seconds)}"
         text += f", p99 {latency_text(load.p99_seconds)}"
+        if (tokens := load.tokens) is not None:
+            text = f"{speed_text(tokens.output_tokens_per_second)} tokens/s with {tokens.concurrency:.0f} in flight"
+            text += f", ttft p95 {latency_text(tokens.ttft[1])}, tpot p95 {latency_text(tokens.tpot[1])}"
         if load.errors:
             text += f", {load.errors:,} errors"
         if load.saturated:

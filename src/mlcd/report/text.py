@@ -22,6 +22,8 @@ _LEAST_GAP = 2
 _MOST_LINE = 20_000  # characters of a line; a cell has fewer (mlcd.untrusted.text)
 
 
+_UNIT = re.compile(r"(?<![0-9A-Za-z.-])([0-9][0-9.,]*) (?=(?:s|min|h|d|x|of)\b)")
+"""A number before its unit: `12 h` is not broken. `4 x p4d` may be broken after the x."""
 _LAST_STYLE = re.compile(r"\x1b\[[0-9;]*m$")
 
 
@@ -61,7 +63,7 @@ class Rows:
     has_heads     whether the first row has the columns' names
     is_wrapped    whether its last column is wrapped at WIDTH even without a terminal limit
     marks         the styles of the first cells, one per row
-    notes         a remark per row, "" for none: below its row, or beside it if `notes_beside` and it fits
+    notes         a remark per row, "" for none: below its row, or beside it if `notes_beside` and all fit
     notes_indent  of a remark below its row
     titles        how many first cells name a row if rows become blocks
     """
@@ -169,7 +171,9 @@ def _wrapped(text: str, width: int, indent: int = 0, hang: int = 0) -> list[str]
     """The text in lines, the first indented by `indent` and the others by `hang`."""
     most = max(width, hang + 8)
     first, rest = " " * indent, " " * hang
-    return wrap(text, most, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False) or [""]
+    joined = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
+    lines = wrap(joined, most, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
 def _table(table: Rows, width: int | None) -> Iterator["RenderableType"]:
@@ -226,8 +230,9 @@ def _grid(table: Rows, widths: Sequence[int], limit: int) -> Iterator["Renderabl
         yield _drawn(table, widths, range(len(table.rows)))
         return
     used = table.indent + table.gap * len(widths) + sum(widths)
+    # All remarks beside their rows, or all below: a mixture is hard to read.
+    is_beside = table.notes_beside and all(used + len(note) <= limit for note in table.notes)
     for at, note in enumerate(table.notes):
-        is_beside = table.notes_beside and used + len(note) <= limit
         yield _drawn(table, widths, range(at, at + 1), beside=note if is_beside else "")
         if note and not is_beside:
             for line in _wrapped(note, limit, table.notes_indent, table.notes_indent):

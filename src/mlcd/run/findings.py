@@ -10,7 +10,7 @@ from mlcd.run.attempt import Attempt
 from mlcd.run.verdict import Naive, PlainInstance
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
-from mlcd.trial.trial import Load
+from mlcd.trial.trial import Load, TokenPoint
 from mlcd.units import Usd
 
 Z95 = 1.96
@@ -302,6 +302,7 @@ class ServingChoice:
 
     requests_per_second  the promised rate: as verified, otherwise as measured
     verified_seconds     duration of the verification; None if there was none
+    front                of a language model: every pace of its load test
     """
 
     config: Config
@@ -310,6 +311,20 @@ class ServingChoice:
     usd_per_million: Usd
     load: Load
     verified_seconds: float | None
+    front: tuple[TokenPoint, ...] = ()
+
+    @property
+    def most_in_flight(self) -> float | None:
+        """Of a language model: the requests in flight with which its load test held its rate."""
+        kept = [point for point in self.front if point.kept]
+        return max(kept, key=lambda point: point.output_tokens_per_second).concurrency if kept else None
+
+    @property
+    def usd_per_million_output_tokens(self) -> Usd | None:
+        """Of a language model: the price of a million output tokens at the promised rate."""
+        if self.load.tokens is None:
+            return None
+        return Usd.of(f"{self.usd_per_million.dollars / max(self.load.tokens.output_tokens, 1.0):.6f}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,6 +7,9 @@ from mlcd.known.resemblance import Resemblance
 from mlcd.run.kind import Kind
 from mlcd.trial.trial import Trial
 
+CHAT = "chat"
+"""The scenario of a language model: prompts with streamed answers."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingFacts:

@@ -97,9 +97,7 @@ class EpochForecast:
 
     def _is_unknown(self, history: tuple[Epoch, ...]) -> bool:
         """Whether neither two epochs nor earlier runs show how many epochs are needed."""
-        return (
-            sum(e.fleet.share for e in history) < 2 and self._epochs_deviation() > self.settings.known_epochs_share
-        )
+        return sum(e.fleet.share for e in history) < 2 and self._epochs_deviation() > self.settings.known_epochs_share
 
     def _optimism(self, history: tuple[Epoch, ...]) -> float:
         """The fewest epochs, or the least time and cost, that are plausible, over the predicted ones."""
@@ -134,9 +132,7 @@ class EpochForecast:
             answers.append(relaxation(seconds=elapsed + float(seconds[payable].min())))
         if not answers:
             cheapest = int(usd.argmin())
-            answers.append(
-                relaxation(budget=spent + float(usd[cheapest]), seconds=elapsed + float(seconds[cheapest]))
-            )
+            answers.append(relaxation(budget=spent + float(usd[cheapest]), seconds=elapsed + float(seconds[cheapest])))
         return tuple(answers)
 
     def _fewest_epochs(self) -> float:
@@ -211,7 +207,7 @@ def relaxation(*, budget: float | None = None, seconds: float | None = None) -> 
 
 def _rounded_up(value: float) -> float:
     """Up to two digits."""
-    step = 10 ** math.floor(math.log10(value) - 1)
+    step = 10.0 ** math.floor(math.log10(value) - 1)
     return round(math.ceil(value / step) * step, 6)
 
 

@@ -12,7 +12,7 @@ class AutoSettings:
     """Options of `auto:option=value`.
 
     Numbers without another source were chosen on the seen workloads of scout, multicloud and trimtuner under the
-    default protocol of `mlcd bench train`, 1 or 2 seeds; not yet on random protocols. Raises ValueError for a number
+    default protocol of `mlcd bench train`, 1 or 2 seeds, not on random protocols. Raises ValueError for a number
     that is out of range.
     """
 
@@ -77,8 +77,8 @@ class AutoSettings:
     0.11 +- 0.05, without the rule more by 0.27 +- 0.08 with 39% unfinished."""
 
     watched: bool = True
-    """Whether a training may start where it is expected to fit but not certain to: it is watched, and moves to a fallback
-    if it turns out too slow (mlcd.trial.watched). `off`: only where the upper bound fits."""
+    """Whether a training may start where it is expected to fit but not certain to: it is watched, and moves to its
+    fallback if it turns out too slow (mlcd.trial.watched). `off`: only where the upper bound fits."""
 
     failed_share: float = 0.25
     """Of failures without a known reason, those that come of a deployment that is too small. With a half, the search

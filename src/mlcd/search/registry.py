@@ -91,22 +91,23 @@ def strategy(
     jobs: tuple[KnownJob, ...] = (),
     others: tuple[MeasuredJob, ...] = (),
     own_knobs: bool = False,
+    serving: bool = False,
 ) -> Strategy:
     """The strategy that `name[:[preset,]option=value,...]` describes. Raises BadInput naming what is allowed.
 
     `known`, `target`, `jobs` and `others` go to classes that list them in `given`; a class that lists one in `needs`
     requires it.
-    `own_knobs` allows only strategies that search any knobs.
+    `own_knobs` allows only strategies that search any knobs; with `serving`, those of `mlcd serve` take precedence.
     """
     name = text.partition(":")[0].strip()
-    cls = strategy_class(name, serving=known is not None, own_knobs=own_knobs)
+    cls = strategy_class(name, serving=serving or known is not None, own_knobs=own_knobs)
     offered = {"known": known, "target": target, "jobs": jobs, "others": others}
     given = {field: offered[field] for field in getattr(cls, "given", ())}
     for field in sorted(getattr(cls, "needs", ())):
         if given[field] is None:
             raise BadInput(
-                f"search.strategy: {name} needs {_NEEDED_INPUT[field]}, which only `mlcd serve` provides: "
-                f"use it there, or choose heterbo"
+                f"search.strategy: {name} needs {_NEEDED_INPUT[field]}, which only `mlcd serve` of an ONNX model "
+                f"provides: use it there, or choose heterbo"
             )
     made: Strategy = with_options(cls, text, seed=seed, given=given)
     return made

@@ -11,7 +11,7 @@ from mlcd.spec.document import document, read_text
 from mlcd.spec.mapping import as_text, tree
 from mlcd.spec.node import YamlNode
 from mlcd.spec.place import Place, PlacedSpec, places_of
-from mlcd.spec.record import FieldTable
+from mlcd.spec.record import Reader
 from mlcd.spec.scalar import scalar
 
 Job = TypeVar("Job", bound=PlacedSpec)
@@ -22,7 +22,7 @@ OWN_FIELDS = {
         {"num_nodes", "batch", "learning_rate", "pricing", "workdir", "envs", "secrets", "file_mounts", "setup", "run"}
         | {"platform", "progress", "checkpoints", "outputs", "job"}
     ),
-    "serve": frozenset({"model", "knobs", "sizes", "load"}),
+    "serve": frozenset({"model", "server", "knobs", "sizes", "load"}),
     "serverless": frozenset({"workload", "functions", "memory", "sync"}),
 }
 """Command -> the fields that only its job files have: they tell which command a file is for."""
@@ -67,7 +67,7 @@ class JobFile(Generic[Job]):
     """
 
     command: str
-    record: Callable[[datetime | None], FieldTable[Job]]
+    record: Callable[[datetime | None], Reader[Job]]
     check: Callable[[Job], Job]
     flags: Mapping[str, Flag]
     sample: str

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from mlcd.goal import Goal
 from mlcd.loadgen.plan import Scenario
+from mlcd.space import Value
 from mlcd.spec.place import PlacedSpec
 from mlcd.spec.train import TrialRules
 from mlcd.units import Usd
@@ -21,18 +22,45 @@ class ServingKnobs:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServerCommand:
+    """A server that is started by a command, which finds $MODEL, $HOST, $PORT and the knobs in its environment.
+
+    run          for the shell
+    api          how requests are made: `openai`
+    ready        the path that answers 200 when the server is ready
+    path         where requests are sent
+    served_name  the model's name in requests; "": what `model` says
+    body         further fields of every request
+    """
+
+    run: str
+    api: str = "openai"
+    ready: str = "/health"
+    path: str = "/v1/chat/completions"
+    served_name: str = ""
+    body: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
     """How the server is loaded.
 
     scenario        None: `server` where there is a latency limit, else `offline`
     headroom        the share of the measured rate that is kept free; the verification offers the rest
     verify_seconds  how long the choice is load-tested before it is recommended; 0 skips the verification
+
+    For a language model: the lengths of prompts and answers in tokens, how many tokens at the start of all prompts are
+    the same, and the most requests in flight that are tried.
     """
 
     scenario: Scenario | None = None
     rate: float | None = None
     headroom: float = 0.3
     verify_seconds: float = 60.0
+    input_tokens: int = 128
+    output_tokens: int = 64
+    shared_tokens: int = 0
+    concurrency: int = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +85,17 @@ class ServingResources:
 class ServeSpec(PlacedSpec):
     """A whole job file of `mlcd serve`.
 
-    model    the ONNX file, relative to the job file's folder
+    model    the ONNX file, relative to the job file's folder; for a server as a command, what it finds in $MODEL
+    server   a server that is started by a command; None: mlcd's own, for ONNX models
+    declared_knobs  the knobs of such a server: the values of each variable of its command
     sizes    sizes of the model's open axes other than the batch, by name
     """
 
     name: str
-    model: str
     goal: Goal
+    model: str = ""
+    server: ServerCommand | None = None
+    declared_knobs: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     resources: ServingResources = field(default_factory=ServingResources)
     knobs: ServingKnobs = field(default_factory=ServingKnobs)
     sizes: Mapping[str, int] = field(default_factory=dict)

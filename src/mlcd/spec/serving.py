@@ -19,6 +19,7 @@ from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
+from mlcd.spec.server import SERVER, STREAMS, TOKENS, declared_knobs, token_limits
 from mlcd.spec.train import TrialRules
 from mlcd.untrusted import Malformed, expanded
 
@@ -28,16 +29,23 @@ PERCENTILES = ("p50", "p95", "p99")
 JOB_FILES = (".yaml", ".yml")
 """Suffixes of job files; any other file is a model."""
 MOST_LATENCY_SECONDS = 3600.0
+SERVER_STRATEGY = "heterbo"
+"""The default for a server that is a command: nothing is known of its knobs."""
 
 _LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
 _LATENCY_FORM = "a time such as 50ms or 0.2s"
 _RATE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*(?:requests?|req|rps|qps)?\s*(?:/\s*s(?:ec(?:ond)?)?)?\s*")
 _RATE_FORM = "requests per second, such as 500/s or 500"
 _SLO_FORM = "{p99: 50ms}; p50 and p95 are allowed too"
-_REQUESTS_PER_DOLLAR, _REQUEST_RATE = "requests per dollar", "rate"
+_REQUESTS_PER_DOLLAR, _TOKENS_PER_DOLLAR, _REQUEST_RATE = "requests per dollar", "tokens per dollar", "rate"
 _MEANT_MOST = {
     **dict.fromkeys(("requests-per-dollar", "requests_per_dollar", "rpd", "value", "cost"), _REQUESTS_PER_DOLLAR),
     **dict.fromkeys(("throughput", "speed", "qps", "rps", "requests", "requests/s"), _REQUEST_RATE),
+}
+_MEANT_TOKENS = {
+    **dict.fromkeys(("tokens-per-dollar", "tokens_per_dollar", "value", "cost"), _TOKENS_PER_DOLLAR),
+    **dict.fromkeys(("requests per dollar", "tokens"), _TOKENS_PER_DOLLAR),
+    **dict.fromkeys(("tokens/s", "tokens per second", "goodput"), _REQUEST_RATE),
 }
 _MEANT_SCENARIO = {
     **dict.fromkeys(("poisson", "open"), "server"),
@@ -118,14 +126,18 @@ def sizes(node: YamlNode) -> Mapping[str, int]:
     return {name: child.whole(bounds) for name, child in node.mapping().items()}
 
 
-def _goal(now: datetime | None) -> Reader[Goal]:
+def _goal(now: datetime | None, *, tokens: bool = False) -> Reader[Goal]:
+    """The reader of a goal; `tokens`: of a language model, whose answers are counted in tokens."""
+    per_dollar = _TOKENS_PER_DOLLAR if tokens else _REQUESTS_PER_DOLLAR
+    meant = {**_MEANT_MOST, **_MEANT_TOKENS} if tokens else _MEANT_MOST
+    limits = Field(read=lambda node: token_limits(node, latency), into="token_limits") if tokens else Field(read=slo)
     record: FieldTable[dict[str, Any]] = FieldTable(
         make=dict,
         fields={
-            "maximize": Field(read=lambda node: node.choice((_REQUESTS_PER_DOLLAR, _REQUEST_RATE), meant=_MEANT_MOST)),
+            "maximize": Field(read=lambda node: node.choice((per_dollar, _REQUEST_RATE), meant=meant)),
             "minimize": Field(read=lambda node: node.choice(("cost",), meant={"price": "cost", "money": "cost"})),
             "rate": Field(read=rate),
-            "slo": Field(read=slo),
+            "slo": limits,
             "budget": Field(read=budget),
             "deadline": Field(read=deadline(now), into="deadline_seconds"),
         },
@@ -134,7 +146,7 @@ def _goal(now: datetime | None) -> Reader[Goal]:
     def read(node: YamlNode) -> Goal:
         given = record(node)
         most, least = given.pop("maximize", None), given.pop("minimize", None)
-        form = f"{{maximize: {_REQUESTS_PER_DOLLAR}}}, {{maximize: rate}}, or {{minimize: cost, rate: 500/s}}"
+        form = f"{{maximize: {per_dollar}}}, {{maximize: rate}}, or {{minimize: cost, rate: 500/s}}"
         if (most is None) == (least is None):
             problem = "has both maximize and minimize" if most else "has neither maximize nor minimize"
             raise node.error(problem, allowed=form)
@@ -195,6 +207,19 @@ _LOAD = FieldTable(
     },
 )
 
+_TOKEN_LOAD = FieldTable(
+    make=LoadSettings,
+    fields={
+        "input_tokens": Field(read=lambda node: node.whole(TOKENS)),
+        "output_tokens": Field(read=lambda node: node.whole(TOKENS)),
+        "shared_tokens": Field(read=lambda node: node.whole(Bounds(least=0, most=TOKENS.most))),
+        "concurrency": Field(read=lambda node: node.whole(STREAMS)),
+        "headroom": Field(read=number(least=0, below=1)),
+        "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
+    },
+    later={"scenario": "requests arrive at random, or so many are in flight"},
+)
+
 _TRIAL = FieldTable(
     make=lambda **given: TrialRules(tuple(given.items())),
     fields={
@@ -218,8 +243,44 @@ _SEARCH = FieldTable(
 )
 
 
-def serve_record(now: datetime | None = None) -> FieldTable[ServeSpec]:
+_SERVER_SEARCH = replace(_SEARCH, make=lambda **given: ServingSearch(**{"strategy": SERVER_STRATEGY, **given}))
+
+
+def serve_record(now: datetime | None = None) -> Reader[ServeSpec]:
     """The reader of a whole job file; a deadline that is a point in time is counted from `now`."""
+    model, server = model_record(now), server_record(now)
+
+    def read(node: YamlNode) -> ServeSpec:
+        is_server = isinstance(node.value, Mapping) and "server" in node.value
+        return server(node) if is_server else model(node)
+
+    return read
+
+
+def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
+    """The reader of a job whose server is a command."""
+    return FieldTable(
+        make=ServeSpec,
+        fields={
+            "name": Field(read=job_name, required=True, allowed="a name such as llama-8b"),
+            "server": Field(read=SERVER, required=True),
+            "model": Field(read=line_of_text),
+            "resources": Field(read=_RESOURCES),
+            "knobs": Field(read=declared_knobs, into="declared_knobs", required=True, allowed="{MAX_SEQS: [16, 64]}"),
+            "load": Field(read=_TOKEN_LOAD),
+            "goal": Field(
+                read=_goal(now, tokens=True),
+                required=True,
+                allowed="{maximize: tokens per dollar, slo: {ttft_p99: 1s}}",
+            ),
+            "search": Field(read=_SERVER_SEARCH),
+        },
+        later={"num_nodes": "servers run on one machine in this version", "run": "write it as server.run"},
+    )
+
+
+def model_record(now: datetime | None) -> FieldTable[ServeSpec]:
+    """The reader of a job that serves an ONNX model."""
     return FieldTable(
         make=ServeSpec,
         fields={
@@ -232,7 +293,10 @@ def serve_record(now: datetime | None = None) -> FieldTable[ServeSpec]:
             "goal": Field(read=_goal(now), required=True, allowed="{maximize: requests per dollar, slo: {p99: 50ms}}"),
             "search": Field(read=_SEARCH),
         },
-        later={"num_nodes": "use knobs.replicas instead", "run": "mlcd serve starts the server itself"},
+        later={
+            "num_nodes": "use knobs.replicas instead",
+            "run": "mlcd serve starts the server itself; for a server of your own, write server: {run: ...}",
+        },
     )
 
 
@@ -270,20 +334,47 @@ def _checked(spec: ServeSpec) -> ServeSpec:
             problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
             raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
         spec = replace(spec, goal=replace(goal, rate=load.rate))
+    if spec.server is not None:
+        return _checked_server(spec)
     if load.scenario is Scenario.SERVER and goal.slo is None:
         problem = "looks for the highest rate within a latency limit, but the goal has none"
         raise spec.error("load.scenario", problem, value="server", allowed="goal.slo, such as {p99: 50ms}, or offline")
     return spec
 
 
+def _checked_server(spec: ServeSpec) -> ServeSpec:
+    """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
+    server = spec.server
+    assert server is not None  # noqa: S101 - the caller has looked
+    if "search" not in spec.places and "search.strategy" not in spec.places:
+        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
+    for name in (*spec.declared_knobs, "PORT"):
+        if not re.search(rf"\$(\{{{name}\b|{name}\b)", server.run):
+            problem = (
+                "is not used in server.run" if name != "PORT" else "must listen on $PORT, which it does not mention"
+            )
+            field = f"knobs.{name}" if name != "PORT" else "server.run"
+            raise spec.error(field, problem, allowed=f"${name} in the command")
+    if "$MODEL" in server.run.replace("{", "") and not spec.model:
+        raise spec.error("model", "is missing: server.run uses $MODEL", allowed="a folder, a file or a name")
+    if not (server.served_name or spec.model):
+        raise spec.error("server.name", "is missing: requests need the model's name", allowed="model, or server.name")
+    if spec.load.shared_tokens > spec.load.input_tokens:
+        raise spec.error("load.shared_tokens", "is more than load.input_tokens", value=spec.load.shared_tokens)
+    return spec
+
+
 def _limit(value: object) -> object:
-    """`p99=50ms` as {p99: 50ms}."""
+    """`p99=50ms` as {p99: 50ms}; `ttft_p99=1s,tpot_p95=50ms` as both."""
     if isinstance(value, Mapping):
         return value
-    percentile, equals, limit = value.partition("=") if isinstance(value, str) else ("", "", "")
-    if not equals:
-        raise SpecError("is not a latency limit", field="goal.slo", value=value, allowed="p99=50ms")
-    return {percentile.strip(): limit.strip()}
+    found = {}
+    for part in value.split(",") if isinstance(value, str) else ("",):
+        name, equals, limit = part.partition("=")
+        if not equals:
+            raise SpecError("is not a latency limit", field="goal.slo", value=value, allowed="p99=50ms")
+        found[name.strip()] = limit.strip()
+    return found
 
 
 SERVE = JobFile(

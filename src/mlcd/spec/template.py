@@ -59,6 +59,11 @@ TEMPLATES: Mapping[str, Template] = {
         what="how to serve an ONNX model on this machine",
         fills={"MODEL": "model.onnx"},
     ),
+    "vllm": Template(command="serve", name="my-llm", what="a language model served by vLLM"),
+    "sglang": Template(command="serve", name="my-llm", what="a language model served by SGLang"),
+    "tgi": Template(command="serve", name="my-llm", what="a language model served by Text Generation Inference"),
+    "llamacpp": Template(command="serve", name="my-llm", what="a language model served by llama.cpp"),
+    "transformers": Template(command="serve", name="my-llm", what="a language model served by transformers serve"),
     "serverless": Template(
         command="serverless", name="my-functions", what="a training on functions: simulated, runs as it is"
     ),

@@ -10,6 +10,7 @@ complete.
 
 import json
 import math
+import re
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
@@ -44,6 +45,8 @@ FIRST_SCHEMA = 2
 _LAST_0_1, _NO_DIGESTS, _COUNTS_IN_STATUSES = 5, 6, 7
 _BUSY_SECONDS = 1.0
 """A lock held for longer means that a process works on the run; `mlcd runs` holds each lock only briefly."""
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+"""As mlcd gives them; a damaged store may hold others, such as `/`."""
 _OLD = "old_"
 _TABLES = (
     "trials_ended", "trials_started", "finals_ended", "finals_started", "epochs_ended", "calls", "epochs_started",
@@ -88,7 +91,14 @@ def migrate(
         _from_6(db, path, version, create_tables)
     for backup in path.parent.glob(f"{path.name}.schema*.bak"):
         _strip_backup(backup)
-    close_tree(path.parent / "work")
+    for (run_id,) in db.execute("SELECT run_id FROM runs").fetchall():
+        _close_files(path.parent, str(run_id))
+
+
+def _close_files(home: Path, run_id: str) -> None:
+    """Close the files of a run to others; nothing else in `work`, which may be a folder of the user's own."""
+    if _RUN_NAME.fullmatch(run_id):
+        close_tree(home / "work" / run_id)
 
 
 def _from_7(db: sqlite3.Connection, create_tables: Callable[[sqlite3.Connection], None]) -> None:

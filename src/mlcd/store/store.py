@@ -254,7 +254,10 @@ class Store:
         return self._logs(self.load(run_id))
 
     def latest(self, *, unfinished: bool = False) -> str:
-        """The name of the newest run, or of the newest that has not ended. Raises BadInput where there is none."""
+        """The name of the newest run, or of the newest that has not ended. Raises BadInput where there is none.
+
+        Raises StoreError where a newer one is damaged, so that it is not known whether it has ended.
+        """
         with self._snapshot():
             for name in self._names():
                 if not unfinished or self._is_open(name):
@@ -453,10 +456,9 @@ class Store:
         return Status(str(row["status"]))
 
     def _is_open(self, run_id: str) -> bool:
-        """Whether a run has not ended; False where its record is damaged."""
-        with suppress(DamagedRow, ValueError):
+        """Whether a run has not ended. Raises StoreError where it is damaged: another one is not what is meant."""
+        with self._explained(run_id):
             return not self._status(run_id).is_final
-        return False
 
     def _last(self, query: str, run_id: str) -> dict[str, object] | None:
         return next(iter(select(self._db, query, run_id)), None)
@@ -497,7 +499,7 @@ class Store:
             trials=sum(row["role"] in counted and row["number"] in ended for row in started),
             spent=Usd(sum(row["usd_micros"] for row in ended.values())),
             kind=header.kind,
-            goal=str(goal),
+            goal=goal.serving_text if header.kind is Kind.SERVE else str(goal),
             choice="" if verdict is None or verdict.choice is None else str(verdict.choice.config),
         )
 

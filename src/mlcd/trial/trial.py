@@ -7,6 +7,7 @@ from enum import StrEnum
 from functools import cached_property
 
 from mlcd.goal import Goal, Slo
+from mlcd.loadgen.chat.plan import ChatLimit
 from mlcd.space import Config
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.units import Usd
@@ -63,12 +64,52 @@ class Suggestion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TokenPoint:
+    """What a language model's server did with so many requests in flight. Latencies are in seconds."""
+
+    concurrency: float
+    output_tokens_per_second: float
+    ttft_p95: float
+    tpot_p95: float
+    kept: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenLoad:
+    """What a load test measured of a language model's answers.
+
+    concurrency  requests in flight on average
+    ttft, tpot, e2e  p50, p95 and p99 in seconds (mlcd.loadgen.chat.ChatMetric)
+    input_tokens, output_tokens  means of one request
+    front        all paces that were tried, in order
+    """
+
+    concurrency: float
+    requests_per_second: float
+    good_per_second: float
+    input_tokens_per_second: float
+    output_tokens_per_second: float
+    input_tokens: float
+    output_tokens: float
+    ttft: tuple[float, float, float]
+    tpot: tuple[float, float, float]
+    e2e: tuple[float, float, float]
+    front: tuple[TokenPoint, ...] = ()
+
+    def seen(self, limit: ChatLimit) -> float:
+        """The percentile that the limit is on, in seconds."""
+        found: tuple[float, float, float] = getattr(self, str(limit.metric))
+        return found[(50, 95, 99).index(limit.percentile)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
     """What a load test measured of a server, in addition to the rate that it held.
 
     memory_gib  the server's peak memory; None if it is not known
     errors      requests that were answered with an error, or not at all
     saturated   why the load generator, not the server, may have limited the rate; "" if it did not
+    tokens      of a language model's answers; None for other models
     """
 
     p50_seconds: float
@@ -78,6 +119,7 @@ class Load:
     errors: int = 0
     memory_gib: float | None = None
     saturated: str = ""
+    tokens: TokenLoad | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.p50_seconds <= self.p95_seconds <= self.p99_seconds < math.inf:
@@ -89,6 +131,10 @@ class Load:
         """Whether the latency limit was kept, without errors."""
         seen = {50: self.p50_seconds, 95: self.p95_seconds, 99: self.p99_seconds}[slo.percentile]
         return self.errors == 0 and seen <= slo.seconds
+
+    def keeps(self, limit: ChatLimit) -> bool:
+        """Whether a limit on the answers of a language model was kept, without errors."""
+        return self.errors == 0 and self.tokens is not None and self.tokens.seen(limit) <= limit.seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +195,9 @@ class Measurement:
     def meets(self, goal: Goal) -> bool:
         """Whether it kept the goal's latency limit and held its rate; always true for a training."""
         held = goal.rate is None or self.samples_per_second >= goal.rate
-        return held and (goal.slo is None or (self.load is not None and self.load.meets(goal.slo)))
+        if goal.slo is not None and (self.load is None or not self.load.meets(goal.slo)):
+            return False
+        return held and all(self.load is not None and self.load.keeps(limit) for limit in goal.token_limits)
 
     def speed_interval(self, z: float = 1.96) -> tuple[float, float]:
         """(low, high) samples/s; 95% by default."""

@@ -14,13 +14,14 @@ import pytest
 from tests.synthetic import failed, make_problem, measured
 
 import mlcd
-from mlcd.asktell.knobs import prices_of, space_of
+from mlcd.asktell.prices import prices_of
 from mlcd.errors import BadInput
 from mlcd.ledger import Ledger
 from mlcd.models.knob_gp import Columns, Observed, fit
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.search.bayesian import Bayesian
 from mlcd.space import Config
+from mlcd.space.declared import space_of
 from mlcd.trial.trial import FailureKind, History, Learned, Measurement
 from mlcd.units import Usd
 

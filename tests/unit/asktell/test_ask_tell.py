@@ -19,12 +19,13 @@ from hypothesis import strategies as st
 
 import mlcd
 from mlcd.asktell import Best
-from mlcd.asktell.knobs import prices_of, space_of
+from mlcd.asktell.prices import prices_of
 from mlcd.asktell.state import MAX_FILE_BYTES
 from mlcd.codec import to_json
 from mlcd.errors import BadInput, MissingExtra
 from mlcd.models.knob_gp import Columns, Observed, _Objective, fit
 from mlcd.space import Config
+from mlcd.space.declared import space_of
 from mlcd.trial.plan import Plan
 from mlcd.units import Usd
 

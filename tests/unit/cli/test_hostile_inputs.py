@@ -17,6 +17,7 @@ from mlcd.cli.output import print_json
 from mlcd.clouds.replay import load_workloads
 from mlcd.errors import BadInput, SpecError
 from mlcd.graphs import read_onnx
+from mlcd.jobs.serving_space import MOST_SERVING_CONFIGURATIONS, processor_counts
 from mlcd.report.terminal import LEAST_COLUMNS, MOST_COLUMNS, columns
 from mlcd.units import MOST_USD, Usd
 from mlcd.untrusted import Malformed, expanded, on_one_line, printable, read_named, whole_number
@@ -134,16 +135,26 @@ def test_what_the_problem_refuses_names_the_line(here: Path, capsys: pytest.Capt
     assert "job.yaml:4: functions: with memory makes" in refusal(capsys, "serverless", "job.yaml", "--dry-run")
 
 
+@pytest.mark.parametrize("cpus", [2, 512])
 def test_a_serving_space_is_bounded_before_it_is_built(
-    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    cpus: int, here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Strategies for serving look at all pairs of configurations: with two processors there are 24,576 of them."""
     write_mlp(here / "m.onnx")
-    monkeypatch.setattr("mlcd.jobs.serving_space.usable_cpus", lambda: tuple(range(512)))
+    monkeypatch.setattr("mlcd.jobs.serving_space.usable_cpus", lambda: tuple(range(cpus)))
     (here / "job.yaml").write_text(
         "name: s\nmodel: m.onnx\nknobs: {batch: 1..4096, threads: 1..1024, replicas: 1..1024}\n"
         "goal: {maximize: requests per dollar}\n"
     )
     assert "job.yaml:3: knobs: makes " in refusal(capsys, "serve", "job.yaml", "--dry-run")
+
+
+@pytest.mark.parametrize("cpus", [1, 2, 16, 17, 192, 512])
+def test_what_a_large_machine_offers_by_default_is_small_enough(cpus: int) -> None:
+    counts = processor_counts(cpus)
+    assert counts[0] == 1
+    assert counts[-1] == cpus
+    assert 4 * 2 * sum(a * b <= cpus for a in counts for b in counts) <= MOST_SERVING_CONFIGURATIONS / 4
 
 
 @pytest.mark.parametrize(

@@ -45,6 +45,9 @@ def test_an_impossible_limit_is_refused_with_what_would_do(
     assert run(["serve", job, *limits]) == 3
     said = " ".join(capsys.readouterr().out.split())
     assert f"Nearest way out: {way}" in said
+    assert run(["runs", "-o", "json"]) == 0
+    listed = json.loads(capsys.readouterr().out)["runs"][0]["goal"]
+    assert listed.startswith("most requests per dollar with p99 within 5 s")
     for text in (dry, said):
         assert "training" not in text
         assert "trial" not in text
@@ -56,7 +59,8 @@ def test_the_limits_that_would_do_leave_room_for_a_load_test_and_its_verificatio
 ) -> None:
     assert run(["serve", job, "--budget", "0.0001", "--deadline", "20s", "--dry-run", "-o", "json"]) == 3
     (way,) = json.loads(capsys.readouterr().out)["ways_out"]
-    assert way.startswith("one load test of batch=1, threads=1, replicas=1, precision=fp32 and its verification may need")
+    one = "one load test of batch=1, threads=1, replicas=1, precision=fp32"
+    assert way.startswith(f"{one} and its verification may need")
     usd, seconds = way.rpartition("may need $")[2].split(" and ")
     fits = ["--budget", usd, "--deadline", seconds.replace(" ", "")]
     assert run(["serve", job, *fits, "--dry-run", "-o", "json"]) == 0

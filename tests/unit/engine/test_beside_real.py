@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -140,6 +141,33 @@ def test_a_training_that_stays_keeps_its_lease(store: Store) -> None:
     assert whole.seconds == pytest.approx(sum(step.final.seconds for step in stretches))
     assert whole.usd == stretches[0].price.for_seconds(whole.seconds)
     assert 0 < stretches[0].final.reached_samples < WORK
+
+
+class Finishing(QuickCloud):
+    """Trials that get through all of the work leave the outputs too."""
+
+    def lease(self, order: Order) -> Lease:
+        self.leases.append(FinishingLease(self, order))
+        return self.leases[-1]
+
+
+class FinishingLease(QuickLease):
+    def finish(self, at: JobProgress) -> Settled:
+        is_finished = self.order.purpose is Purpose.TRIAL and at.samples >= WORK
+        return replace(super().finish(at), is_finished=is_finished)
+
+
+def test_a_training_beside_a_trial_that_did_all_of_the_work_is_ended_and_charged(store: Store) -> None:
+    """It would stay where it is: runs differ so much that a tenth of the time is no reason to move."""
+    cloud = Finishing()
+    given = problem(noise=0.95, trial=replace(TRIAL, seconds=0.5))
+    run = driven(make_engine(given, cloud, store, chosen=Listed(configs=(SLOW, FAST))), store)
+    assert run.status is Status.DONE
+    assert run.finished_trial is not None
+    (lease,) = cloud.trainings()
+    assert lease.released == 1, "before the run ends"
+    assert run.open_stretch is None
+    assert "did all of the work" in run.attempts[-1].message
 
 
 def test_a_training_moves_with_its_work(store: Store) -> None:

@@ -23,7 +23,7 @@ SLOW_USD, FAST_USD = 0.5 * (1e6 / 20 + 42) / 3600, 10.0 * (1e6 / 300 + 42) / 360
 class Slower(SlowerRun):
     """Its trials are exact, but nobody knows: two runs may differ by 3%."""
 
-    noise = 0.03  # type: ignore[assignment]
+    noise = 0.03
 
 
 def run_of(

@@ -34,6 +34,16 @@ def test_the_version_is_in_one_place(project: dict[str, Any]) -> None:
     assert written == [Path("src/mlcd/version.py")]
 
 
+def test_what_the_readme_links_to_is_in_the_source_distribution(project: dict[str, Any]) -> None:
+    shipped = [*project["tool"]["hatch"]["build"]["targets"]["sdist"]["include"], "/LICENSE"]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    linked = {link.partition("#")[0] for link in re.findall(r"\]\((?!https?:)([^)#]+)", readme)}
+    assert "docs/images/demo.svg" in linked
+    for link in linked:
+        assert (ROOT / link).is_file(), link
+        assert any(f"/{link}" == path or f"/{link}".startswith(f"{path}/") for path in shipped), link
+
+
 def test_an_index_can_show_it(project: dict[str, Any]) -> None:
     metadata = project["project"]
     assert (ROOT / metadata["readme"]).is_file()

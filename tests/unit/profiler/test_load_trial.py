@@ -15,7 +15,7 @@ from mlcd.errors import Interrupted, MlcdError
 from mlcd.goal import Slo
 from mlcd.loadgen import LoadInput, LoadResult, LoadStep, Scenario
 from mlcd.problem import TrialPolicy
-from mlcd.profiler.load import LoadTest, _Seen, measure_load_trial, verify_load
+from mlcd.profiler.load import LoadTest, Seen, measure_load_trial, verify_load
 from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
 from mlcd.units import Usd
@@ -257,7 +257,7 @@ def test_a_closed_loop_is_verified_by_what_it_answers(monkeypatch: pytest.Monkey
 def test_two_measurements_of_a_rate_that_differ_are_uncertain() -> None:
     load = Load(p50_seconds=0.01, p95_seconds=0.02, p99_seconds=0.03, requests=100)
     slower = replace(load, p99_seconds=0.04)
-    low, high = _Seen(rate=100.0, relative_error=0.02, load=slower), _Seen(rate=200.0, relative_error=0.02, load=load)
+    low, high = Seen(rate=100.0, relative_error=0.02, load=slower), Seen(rate=200.0, relative_error=0.02, load=load)
     joined = low.joined(high)
     assert joined.rate == pytest.approx(math.sqrt(100.0 * 200.0))
     assert joined.relative_error == pytest.approx(math.log(2) / 2), "half of what lies between them"

@@ -253,8 +253,8 @@ def test_a_vague_prediction_does_not_stretch_the_axes() -> None:
     untried = next(config for config in run.problem.space if config not in run.history.tried)
     drawn = []
     for factor in (1, 1000):
-        bound = {"worst_usd": seen.plan.worst_usd * factor, "worst_seconds": seen.plan.worst_seconds * factor}
-        naive = replace(seen, plan=replace(seen.plan, config=untried, **bound))
+        usd, seconds = seen.plan.worst_usd * factor, seen.plan.worst_seconds * factor
+        naive = replace(seen, plan=replace(seen.plan, config=untried, worst_usd=usd, worst_seconds=seconds))
         drawn.append(picture_of(with_choice(run, run.choice, (naive,)), PictureKind.TRADEOFF))
     circles = [re.findall(r"<circle[^>]*>", text) for text in drawn]
     assert any("hollow" in circle for circle in circles[0])

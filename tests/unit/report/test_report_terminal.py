@@ -48,6 +48,23 @@ def words(text: str) -> set[str]:
     return {word.strip(":") for word in text.split() if word.isascii()}
 
 
+def test_remarks_are_all_beside_their_rows_or_all_below() -> None:
+    table = Rows(
+        rows=[["what", "n"], ["a", "1"], ["b", "2"]], align="<>", notes=["", "short", "longer " * 4], notes_beside=True
+    )
+    wide, narrow = (rendered([table], width=width).splitlines() for width in (60, 25))
+    assert len(wide) == 3
+    assert [line.strip() for line in narrow if "short" in line] == ["short"]
+
+
+def test_a_number_stays_with_its_unit() -> None:
+    text = "it takes 3 d 18 h and then 12 min 5 s on 4 x p4d.24xlarge, which is 3 of them"
+    for width in range(20, 60):
+        lines = rendered([Line(text, is_wrapped=True)], width=width).splitlines()
+        assert [line for line in lines if re.search(r"[0-9]$", line)] == []
+        assert " ".join(" ".join(lines).split()) == text
+
+
 @pytest.mark.parametrize("name", VERDICTS)
 def test_an_answer_fits_every_terminal(name: str) -> None:
     make, said = VERDICTS[name]

@@ -145,6 +145,7 @@ def test_a_choice_that_was_not_measured_has_no_bound() -> None:
         ("output-missing", "chosen; an output is missing"),
         ("all-failed", "Every trial failed (4 of 4)"),
         ("interrupted", "Continue with: mlcd resume resnet-cifar10-7f3a9c"),
+        ("interrupted", "fits the limits so far"),
         ("overran", "Search and training together broke the limit: $90.94 over the budget."),
         ("both-limits", "fastest within 8 h for at most $85.00"),
     ],
@@ -201,10 +202,26 @@ def test_a_faster_trial_that_does_not_fit_is_not_called_no_better() -> None:
     fastest = max(measured, key=lambda trial: trial.samples_per_second)
     slowest = min(measured, key=lambda trial: trial.samples_per_second)
     fits = Plan.of(run.problem, slowest)
-    text = _worth(run.problem, fastest, fits, fits, slowest)
-    assert text.endswith(f"faster than {slowest.config}, but does not fit")
+    money = Money(
+        spent=run.spent,
+        reserved=ZERO,
+        left=ZERO,
+        elapsed_seconds=run.search_seconds,
+        reserved_seconds=0.0,
+        seconds_left=None,
+    )
     other = Plan.of(run.problem, fastest)
-    assert _worth(run.problem, slowest, other, other, fastest).endswith(f"no better than {fastest.config}")
+
+    def said(budget: Usd) -> str:
+        given = replace(run.problem, goal=replace(run.problem.goal, budget=budget))
+        return _worth(given, fastest, fits, fits, slowest, money=money)
+
+    assert said(other.usd).endswith(
+        f"faster than {slowest.config}, but would cost {run.spent + other.usd} with the search: over the budget"
+    )
+    assert said(run.spent + other.usd).endswith(f"faster than {slowest.config}, but not certain to fit the limits")
+    worse = _worth(run.problem, slowest, other, other, fastest, money=money)
+    assert worse.endswith(f"no better than {fastest.config}")
 
 
 def test_a_failed_training_saved_nothing() -> None:

@@ -157,7 +157,15 @@ def test_tables_are_pooled_over_the_seeds_that_are_whole_on_each() -> None:
     found: dict[str, Any] = {}
     for bed, seeds in (("scout", 2), ("multicloud", 1), ("trimtuner", 1)):
         for seed in range(seeds):
-            of = {**row, "seed": seed, "ratio": 1.0, "parallel": 1, "work": "thrown", "total_seconds": None, "trials": 1}
+            of = {
+                **row,
+                "seed": seed,
+                "ratio": 1.0,
+                "parallel": 1,
+                "work": "thrown",
+                "total_seconds": None,
+                "trials": 1,
+            }
             found |= made(f"{bed}/w/thrown/auto/{seed}", of)
     runs = {(e.bed, e.unseen): e.summary.runs for e in strategies.entries(found, pool=True)}
     assert runs["scout", False] == 2

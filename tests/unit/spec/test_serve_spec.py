@@ -1,6 +1,7 @@
 """The job file of `mlcd serve`: what it reads and what it refuses."""
 
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 from mlcd.errors import SpecError
 from mlcd.goal import Objective, Slo
 from mlcd.loadgen.plan import Scenario
-from mlcd.spec.serving import parse_serve, read_serve, serve_mapping, serve_record, with_flags
+from mlcd.spec.record import FieldTable
+from mlcd.spec.serve import ServeSpec
+from mlcd.spec.serving import model_record, parse_serve, read_serve, serve_mapping, server_record, with_flags
 from mlcd.units import Usd
 
 WHOLE = """\
@@ -157,9 +160,12 @@ def test_the_jobs_in_the_docs_and_examples_are_valid() -> None:
         assert read_serve(file).model == "digits-mlp.onnx"
 
 
-def test_every_field_is_documented() -> None:
-    page = (Path(__file__).resolve().parents[3] / "docs" / "serve.md").read_text(encoding="utf-8")
-    sections = set(serve_record().places()) | {"goal.slo", "goal.budget"}
-    for place in sections - {"resources", "knobs", "load", "goal", "search", "search.trial"}:
+@pytest.mark.parametrize(("page", "record"), [("serve", model_record), ("language-models", server_record)])
+def test_every_field_is_documented(page: str, record: Callable[[None], FieldTable[ServeSpec]]) -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs" / f"{page}.md").read_text(encoding="utf-8")
+    own = {place for place in record(None).places() if not place.startswith("search.")}
+    shared = set(record(None).places()) - own if page == "serve" else set()  # the other page refers to this one
+    sections = own | shared | {"goal.slo"}
+    for place in sections - {"resources", "knobs", "load", "goal", "search", "search.trial", "server"}:
         name = place.rpartition(".")[2]
-        assert f"`{name}`" in page or f"{name}`" in page or f"`{name}:" in page, place
+        assert f"`{name}`" in text or f"{name}`" in text or f"`{name}:" in text, place

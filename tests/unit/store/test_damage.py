@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests.unit.store.test_store import FUNCTIONS, call, epoch, epoch_step, header, measured, nodes_problem, step
 
+from mlcd.cli.main import run as main
 from mlcd.errors import BadInput, RunBusy, StoreError
 from mlcd.problem import Problem
 from mlcd.run.findings import Findings
@@ -193,6 +194,31 @@ def test_a_row_that_was_written_twice_is_damage(every_table: Path) -> None:
         check_damaged(every_table, "all", "other")
         sql(every_table, f"DELETE FROM {table} WHERE {column} = 99")
     load(every_table, "all")
+
+
+def test_the_newest_run_that_can_be_continued_is_not_guessed_where_newer_ones_are_damaged(home: Path) -> None:
+    with Store(home) as store:
+        run_with_steps(store, "fourth")
+        store.finish("fourth", Status.DONE, None)
+        assert store.latest(unfinished=True) == "third"
+        sql(home, "UPDATE statuses SET at = 9 WHERE run_id = 'fourth'")
+        assert store.latest() == "fourth"
+        with pytest.raises(StoreError, match="run fourth is damaged: its status is not as mlcd wrote it"):
+            store.latest(unfinished=True)
+
+
+def test_the_name_of_a_damaged_run_is_shown_harmlessly(
+    home: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(home))
+    name = "'x' || char(27) || ']52;c;QUFB' || char(7) || char(10) || 'mlcd: done'"
+    sql(home, f"UPDATE runs SET run_id = {name} WHERE run_id = 'second'")
+    for arguments in ([], ["-o", "json"], ["-o", "csv"]):
+        assert main(["runs", *arguments]) == 0
+        said = capsys.readouterr()
+        assert "are damaged, such as" in said.err
+        assert said.err.count("\n") == 1
+        assert not set("\x1b\x07") & set(said.out + said.err)
 
 
 def test_what_is_paid_for_is_recorded_in_a_damaged_run_too_and_it_stays_damaged(home: Path) -> None:

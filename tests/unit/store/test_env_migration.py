@@ -84,6 +84,23 @@ def test_a_home_of_schema_6_keeps_values_of_unfinished_runs_only_and_apart(tmp_p
         assert db.execute("PRAGMA user_version").fetchone() == (SCHEMA,)
 
 
+def test_only_folders_of_runs_are_closed_to_others(tmp_path: Path) -> None:
+    """A home may be a folder of the user's own, with a `work` that mlcd did not make."""
+    schema_6(tmp_path)
+    mine = tmp_path / "work" / "thesis"
+    mine.mkdir()
+    mine.chmod(0o755)
+    tmp_path.chmod(0o755)
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as db:
+        db.execute("PRAGMA foreign_keys = OFF")
+        for table in FACTS:  # a name that leads out of the folder
+            db.execute(f"UPDATE {table} SET run_id = '../work' WHERE run_id = 'open'")
+    with Store(tmp_path):
+        pass
+    assert mine.stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "work" / "ended" / "leases" / "l" / "job.json").stat().st_mode & 0o077 == 0
+
+
 def test_a_job_that_no_version_wrote_is_left_as_it_is(tmp_path: Path) -> None:
     schema_6(tmp_path)
     with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as db:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from tests import old_rows
 from tests.old_rows import OldHome
+from tests.synthetic import SyntheticCloud, driven, make_engine, make_problem
 
 from mlcd import codec
 from mlcd.catalog.functions import FunctionPrices
@@ -38,6 +39,7 @@ from mlcd.trial.epoch_0_1 import epoch_from_0_1
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, FailureKind, Learned, Load, Measurement
+from mlcd.trial.watched import Watch
 from mlcd.units import Usd
 
 SCHEMAS = (2, 3, 4, 5)
@@ -556,6 +558,7 @@ def schema_7(folder: Path) -> None:
             values = (row["row_count"], digest(row), row["id"])
             db.execute("UPDATE statuses SET row_count = ?, digest = ? WHERE id = ?", values)
         db.execute("DROP TABLE row_counts")
+        db.execute("ALTER TABLE steps_started DROP COLUMN watch")
         db.execute("PRAGMA user_version = 7")
 
 
@@ -576,8 +579,21 @@ def test_a_home_of_schema_7_opens_and_what_was_damaged_is_still_known(
         db.execute(statement)
     with Store(tmp_path) as store:
         assert {line.run_id: line.damage for line in store.runs()} == {"one": "", "two": damage}
-        assert [step.number for step in store.load("one").ended] == [1]
+        assert [(step.number, step.watch) for step in store.load("one").ended] == [(1, None)]
         store.set_status("one", Status.RUNNING)
         assert store.load("one").status is Status.RUNNING
     assert version(tmp_path / FILE) == SCHEMA
     assert version(tmp_path / f"{FILE}.schema7.bak") == 7
+
+
+def test_a_watch_is_stored_with_its_step(tmp_path: Path) -> None:
+    problem = make_problem()
+    config = problem.space.configs[0]
+    back = Plan(config=config, seconds=10.0, usd=Usd(5), worst_seconds=12.0, worst_usd=Usd(6))
+    with Store(tmp_path) as store:
+        run = driven(make_engine(problem, SyntheticCloud(), store), store)
+        for number, fallback in enumerate((back, None), start=len(run.steps) + 1):
+            watch = Watch(seconds=7.5, usd=Usd(3), chance=0.875, fallback=fallback)
+            step = replace(run.steps[-1], number=number, round=number, outcome=None, ended_seconds=None, watch=watch)
+            store.start(run.run_id, (step,))
+            assert store.load(run.run_id).steps[-1].watch == watch

@@ -5,12 +5,12 @@ import os
 import secrets
 import socket
 import subprocess
-import sys
 import time
 from dataclasses import dataclass
+from pathlib import Path
 
 from mlcd.clouds.nodes import PREFIX
-from mlcd.clouds.serving.local import LocalServing, cores_of
+from mlcd.clouds.serving.local import Launch, ServersHere, is_ready
 from mlcd.clouds.workspace import Workspace
 from mlcd.errors import BadInput, ProviderError
 from mlcd.home import private_folder
@@ -45,21 +45,27 @@ def check_port(host: str, port: int) -> None:
             ) from error
 
 
-def deploy(cloud: LocalServing, config: Config, *, run_id: str, host: str, port: int) -> Deployed:
+def deploy(cloud: ServersHere, config: Config, *, run_id: str, host: str, port: int) -> Deployed:
     """Start the server of `config` and leave it running. Raises BadInput with the server's message where it refuses."""
     lease_id = f"{PREFIX}{run_id[-40:].lower()}-{secrets.token_hex(3)}"
     folder = Workspace(cloud.home, run_id).lease(lease_id)
     private_folder(folder)
-    command = [sys.executable, "-m", "mlcd.server", *cloud.options(config, port=port, host=host).arguments()]
+    launch = cloud.launch(config, host=host, port=port)
     ready_file = folder / "ready.json"
     held = cloud.leases.hold(lease_id, folder)
     with (folder / "log.txt").open("ab") as log, ready_file.open("ab") as out:
-        server = held.start(command, stdin=subprocess.DEVNULL, stdout=out, stderr=log, env=cloud.environment())
+        server = held.start(
+            launch.command,
+            stdin=subprocess.DEVNULL,
+            stdout=log if launch.address else out,
+            stderr=log,
+            env=dict(launch.env),
+        )
     until = time.monotonic() + READY_SECONDS
     try:
         if hasattr(os, "sched_setaffinity"):
-            os.sched_setaffinity(server.pid, cloud.cpus[: cores_of(config, len(cloud.cpus))])
-        while b"\n" not in (text := ready_file.read_bytes()):
+            os.sched_setaffinity(server.pid, cloud.cpus[: launch.cores])
+        while (found := _answers_at(launch, ready_file)) is None:
             if server.poll() is not None:
                 said = last_line(folder / "log.txt", most_characters=2000).removeprefix("mlcd.server: ")
                 raise BadInput(said or "the server did not start")
@@ -70,5 +76,16 @@ def deploy(cloud: LocalServing, config: Config, *, run_id: str, host: str, port:
     except BaseException:
         held.close()
         raise
+    address, model = found
+    return Deployed(address=address, model=model, pid=server.pid, log=str(folder / "log.txt"))
+
+
+def _answers_at(launch: Launch, ready_file: Path) -> tuple[str, str] | None:
+    """(address, model's name) of a server that is ready; None if it is not."""
+    if launch.address:
+        return (launch.address, launch.model) if is_ready(launch.address + launch.ready) else None
+    text = ready_file.read_bytes()
+    if b"\n" not in text:
+        return None
     data = json.loads(text.partition(b"\n")[0])
-    return Deployed(address=data["address"], model=data["model"], pid=server.pid, log=str(folder / "log.txt"))
+    return data["address"], data["model"]

@@ -1,6 +1,7 @@
 """`local` as a serving cloud: each configuration is a server on this machine, pinned to its own CPUs."""
 
 import contextlib
+import http.client
 import json
 import os
 import secrets
@@ -8,7 +9,10 @@ import select
 import subprocess
 import sys
 import time
+import urllib.request
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -26,6 +30,8 @@ from mlcd.trial.trial import FailureKind
 from mlcd.untrusted import last_line
 
 POLL_SECONDS = 0.1
+LOOPBACK = "127.0.0.1"
+_ASK_SECONDS = 2.0
 _OUT_OF_MEMORY = ("out of memory", "memoryerror", "bad_alloc", "failed to allocate memory", "cannot allocate memory")
 _KEEPER = Path(__file__).with_name("keeper.py")
 
@@ -35,11 +41,50 @@ def cores_of(config: Config, most: int) -> int:
     return min(int(config["threads"]) * int(config["replicas"]), most)
 
 
-class LocalServing:
-    """A model served on this machine: nominal prices, real seconds."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a configuration's server is started, and how it is known to be ready.
+
+    cores    CPUs that it is pinned to
+    address  where it will answer; "": its first line of output says so
+    model    the name in requests to that address
+    ready    the path that answers 200 there when it is ready
+    """
+
+    command: list[str]
+    env: Mapping[str, str]
+    cores: int
+    address: str = ""
+    model: str = ""
+    ready: str = "/"
+
+
+class ServersHere(ABC):
+    """Servers on this machine, one for each lease: nominal prices, real seconds."""
 
     name = "local"
     simulated = False
+
+    def __init__(self, *, home: Path, noise: float, cpus: tuple[int, ...] | None = None) -> None:
+        self.home, self.noise = home, noise
+        self.cpus = usable_cpus() if cpus is None else cpus
+        self.leases = LocalLeases(home, self.name)
+        self._swept = False
+
+    @abstractmethod
+    def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
+        """How the server of a configuration is started. Port 0: a free one."""
+
+    def lease(self, order: Order) -> "LocalServer":
+        """Start the server. The first lease ends what killed mlcd processes left running: it would use these CPUs."""
+        if not self._swept:
+            self._swept = True
+            self.leases.end_abandoned()
+        return LocalServer(self, order)
+
+
+class LocalServing(ServersHere):
+    """An ONNX model served by mlcd's own server."""
 
     def __init__(
         self,
@@ -50,19 +95,10 @@ class LocalServing:
         sizes: Mapping[str, int] | None = None,
         cpus: tuple[int, ...] | None = None,
     ) -> None:
-        self.model, self.home, self.noise, self.sizes = model, home, noise, sizes or {}
-        self.cpus = usable_cpus() if cpus is None else cpus
-        self.leases = LocalLeases(home, self.name)
-        self._swept = False
+        super().__init__(home=home, noise=noise, cpus=cpus)
+        self.model, self.sizes = model, sizes or {}
 
-    def lease(self, order: Order) -> "LocalServer":
-        """Start the server. The first lease ends what killed mlcd processes left running: it would use these CPUs."""
-        if not self._swept:
-            self._swept = True
-            self.leases.end_abandoned()
-        return LocalServer(self, order)
-
-    def options(self, config: Config, *, port: int = 0, host: str = "127.0.0.1") -> ServerOptions:
+    def options(self, config: Config, *, port: int = 0, host: str = LOOPBACK) -> ServerOptions:
         """The options of a configuration's server."""
         return ServerOptions(
             model=self.model,
@@ -76,9 +112,13 @@ class LocalServing:
             port=port,
         )
 
-    def command(self, config: Config) -> list[str]:
-        """The command that starts a configuration's server on a free port."""
-        return [sys.executable, "-m", "mlcd.server", *self.options(config).arguments()]
+    def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
+        """See ServersHere: the server tells its port."""
+        return Launch(
+            command=[sys.executable, "-m", "mlcd.server", *self.options(config, port=port, host=host).arguments()],
+            env=self.environment(),
+            cores=cores_of(config, len(self.cpus)),
+        )
 
     def environment(self) -> dict[str, str]:
         """The server's variables: one thread for numerical libraries, and not where mlcd keeps its records."""
@@ -92,7 +132,7 @@ class LocalServing:
 class LocalServer:
     """One server, its keeper and its folder."""
 
-    def __init__(self, cloud: LocalServing, order: Order) -> None:
+    def __init__(self, cloud: ServersHere, order: Order) -> None:
         self.cloud, self.order = cloud, order
         run = order.run_id or "serve"
         self.lease_id = f"{PREFIX}{run[-40:].lower()}-{secrets.token_hex(3)}"
@@ -101,19 +141,19 @@ class LocalServer:
         self._endpoint: Endpoint | None = None
         self._output = b""
         self._peak_gib = 0.0
-        cores = cores_of(order.config, len(cloud.cpus))
-        self.own_cpus, rest = cloud.cpus[:cores], cloud.cpus[cores:]
+        self._launch = cloud.launch(order.config)
+        self.own_cpus, rest = cloud.cpus[: self._launch.cores], cloud.cpus[self._launch.cores :]
         self._client_cpus, self._shares = (rest or cloud.cpus), not rest
         try:
             private_folder(self.folder)
             self._held = cloud.leases.hold(self.lease_id, self.folder)
             with (self.folder / "log.txt").open("ab") as log:
                 self._keeper = self._held.start(
-                    [sys.executable, "-I", str(_KEEPER), str(order.seconds), *cloud.command(order.config)],
+                    [sys.executable, "-I", str(_KEEPER), str(order.seconds), *self._launch.command],
                     stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
+                    stdout=log if self._launch.address else subprocess.PIPE,
                     stderr=log,
-                    env=cloud.environment(),
+                    env=dict(self._launch.env),
                 )
             if hasattr(os, "sched_setaffinity"):
                 os.sched_setaffinity(self._keeper.pid, self.own_cpus)  # before it has started the server
@@ -143,10 +183,13 @@ class LocalServer:
         return self._endpoint
 
     def progress(self) -> Iterator[JobProgress]:
-        """Yields every POLL_SECONDS until the server reports that it is ready."""
+        """Yields every POLL_SECONDS until the server is ready."""
         while self._endpoint is None:
             self.check()
-            self._read_output()
+            if self._launch.address:
+                self._ask()
+            else:
+                self._read_output()
             self.memory_gib()
             yield JobProgress(self.elapsed_seconds, 0.0)
 
@@ -187,6 +230,19 @@ class LocalServer:
             if self._keeper.stdout:
                 self._keeper.stdout.close()
 
+    def _ask(self) -> None:
+        """Ask the server's address whether it is ready."""
+        until = time.monotonic() + POLL_SECONDS
+        if is_ready(self._launch.address + self._launch.ready):
+            self._endpoint = Endpoint(
+                address=self._launch.address,
+                model=self._launch.model,
+                client_cpus=self._client_cpus,
+                shares_cpus=self._shares,
+            )
+            return
+        time.sleep(max(until - time.monotonic(), 0.0))
+
     def _read_output(self) -> None:
         """Read the server's output: its first line of JSON has the address."""
         out = self._keeper.stdout
@@ -205,6 +261,15 @@ class LocalServer:
                         client_cpus=self._client_cpus,
                         shares_cpus=self._shares,
                     )
+
+
+def is_ready(url: str) -> bool:
+    """Whether the server at `url` answers 200 within a second or two."""
+    try:
+        with urllib.request.urlopen(url, timeout=_ASK_SECONDS) as answer:  # noqa: S310 - an address of this machine
+            return bool(answer.status == 200)
+    except (OSError, ValueError, http.client.HTTPException):
+        return False
 
 
 def _resident_gib(pid: int) -> float:

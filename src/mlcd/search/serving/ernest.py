@@ -55,7 +55,7 @@ class Ernest(RankedStrategy):
         """Part of the design, or best by the curve."""
         if self._is_designing(history):
             return "most informative about the curve for its price"
-        return f"best by the curve fitted to {len(history.measured)} trials"
+        return f"best by the curve fitted to {len(history.measured)} load tests"
 
     def _is_designing(self, history: History) -> bool:
         return len(history.measured) < self.design

@@ -59,7 +59,7 @@ class Morphling(RankedStrategy):
         """Best by the known models alone, or after the trials."""
         if not history.tried:
             return f"best by a network that learnt from {len(self.tables.models)} known models"
-        return f"best by a network adapted to {len(history.tried)} trials"
+        return f"best by a network adapted to {len(history.tried)} load tests"
 
     def _by_value(self, problem: Problem, history: History) -> Floats:
         rows = tuple(self.rows(problem).tolist())

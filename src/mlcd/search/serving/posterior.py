@@ -98,7 +98,7 @@ class PosteriorStrategy(TableInformedStrategy, ABC):
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """The trial limit, nothing open or likely, or a small gain."""
         if self.trials_left(problem, history) <= 0:
-            return f"all {len(history.tried)} trials of {self.name} were made"
+            return f"all {len(history.tried)} load tests of {self.name} were made"
         if not open_rows(problem, history, remaining).any():
             return "nothing more may be tried"
         if not any(trial.meets(problem.goal) for trial in history.measured):
@@ -107,7 +107,7 @@ class PosteriorStrategy(TableInformedStrategy, ABC):
 
     def small_gain(self, problem: Problem) -> str:  # noqa: ARG002
         """The ending by a small gain."""
-        return f"no trial is expected to save {self.settings.gain:.2%} of the best"
+        return f"no load test is expected to save {self.settings.gain:.2%} of the best"
 
     def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> ServingForecast:
         """The forecast of each configuration after the trials, assuming that the pending ones go as expected."""

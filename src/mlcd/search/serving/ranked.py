@@ -37,7 +37,7 @@ class RankedStrategy(TableInformedStrategy, ABC):
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """The trial limit, or nothing more to try."""
         if self.trials_left(problem, history) <= 0:
-            return f"all {len(history.tried)} trials of {self.name} were made"
+            return f"all {len(history.tried)} load tests of {self.name} were made"
         if not open_rows(problem, history, remaining).any():
             return "nothing more may be tried"
         return "nothing that may still be tried is expected to keep the limits"

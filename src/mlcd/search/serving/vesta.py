@@ -60,7 +60,7 @@ class Vesta(RankedStrategy):
         """Best by the known models alone, or after the trials."""
         if not history.tried:
             return f"best on average for {len(self.tables.models)} known models"
-        return f"best by {self.rank} directions that known models differ in, fitted to {len(history.tried)} trials"
+        return f"best by {self.rank} directions that known models differ in, fitted to {len(history.tried)} load tests"
 
 
 @lru_cache(maxsize=32)

@@ -1,0 +1,66 @@
+"""Any server as a command: each configuration is the user's command with its knobs as environment variables."""
+
+import os
+import shlex
+import socket
+from collections.abc import Mapping
+from pathlib import Path
+
+from mlcd.clouds.serving.local import LOOPBACK, Launch, ServersHere
+from mlcd.space import Config
+
+SHELL = "/bin/sh"
+
+
+class CommandServing(ServersHere):
+    """A server that the user's command starts on this machine. It gets $PORT, $HOST, $MODEL and the knobs.
+
+    run          the command, for the shell
+    model        $MODEL
+    served_name  the model's name in requests
+    ready        the path that answers 200 when the server is ready
+    envs         further variables
+    folder       where the command runs
+    """
+
+    def __init__(
+        self,
+        run: str,
+        *,
+        home: Path,
+        noise: float,
+        folder: Path,
+        model: str = "",
+        served_name: str = "",
+        ready: str = "/health",
+        envs: Mapping[str, str] | None = None,
+        cpus: tuple[int, ...] | None = None,
+    ) -> None:
+        super().__init__(home=home, noise=noise, cpus=cpus)
+        self.run, self.folder, self.model = run, folder, model
+        self.served_name, self.ready, self.envs = served_name or model, ready, envs or {}
+
+    def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
+        """See ServersHere: on a port that is free now, with all CPUs."""
+        port = port or free_port()
+        return Launch(
+            command=[SHELL, "-c", f"cd -- {shlex.quote(str(self.folder))} && exec {SHELL} -c {shlex.quote(self.run)}"],
+            env=self.environment(config, host=host, port=port),
+            cores=len(self.cpus),
+            address=f"http://{host}:{port}",
+            model=self.served_name,
+            ready=self.ready,
+        )
+
+    def environment(self, config: Config, *, host: str, port: int) -> dict[str, str]:
+        """The command's variables; not where mlcd keeps its records."""
+        env = {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
+        knobs = {name: str(value) for name, value in config.as_dict().items()}
+        return {**env, **self.envs, **knobs, "MODEL": self.model, "HOST": host, "PORT": str(port)}
+
+
+def free_port() -> int:
+    """A port that nobody listens on at this moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return int(probe.getsockname()[1])

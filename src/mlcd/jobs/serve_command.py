@@ -1,0 +1,89 @@
+"""A server that is a command: its space, its prices, and how it is loaded."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
+from mlcd.clouds.serving import CommandServing
+from mlcd.jobs.choice import check_size
+from mlcd.loadgen.chat import Exchange
+from mlcd.problem import TrialPolicy
+from mlcd.profiler.chat import ChatTest
+from mlcd.space import Space
+from mlcd.space.declared import space_of
+from mlcd.spec.serve import ServerCommand, ServeSpec
+from mlcd.units import Usd
+
+COMMAND_TRIAL = TrialPolicy(
+    seconds=60.0, extra_seconds_per_3_nodes=0.0, extension=0.5, watchdog_seconds=120.0, precision=0.15
+)
+"""A language model's server loads for tens of seconds, and a request takes seconds."""
+DEFAULT_NOISE = 0.05
+"""Relative deviation of two load tests of one server: what guides of such servers report. Unmeasured here."""
+LOCAL = "local"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandJob:
+    """A server that is a command, resolved against this machine."""
+
+    space: Space
+    prices: tuple[Usd, ...]
+    cloud: CommandServing
+    test: ChatTest
+    noise: float
+
+
+def command_job(spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Path) -> CommandJob:
+    """The job's space, prices, servers and load. Raises SpecError."""
+    size = 1
+    for values in spec.declared_knobs.values():
+        size *= len(values)
+    check_size(spec, "knobs", size, narrow="knobs")
+    space = space_of(spec.declared_knobs)
+    noise = DEFAULT_NOISE if spec.search.noise is None else spec.search.noise
+    here = (Path(spec.file).parent if spec.file else Path()).absolute()
+    cloud = CommandServing(
+        server.run,
+        home=folder,
+        noise=noise,
+        folder=here,
+        model=_model(spec, here),
+        served_name=server.served_name,
+        ready=server.ready,
+    )
+    load = spec.load
+    test = ChatTest(
+        exchanges=(Exchange(input_tokens=load.input_tokens, output_tokens=load.output_tokens),),
+        concurrency=load.concurrency,
+        limits=spec.goal.token_limits,
+        path=server.path,
+        shared_tokens=load.shared_tokens,
+        extra=server.body,
+        headroom=load.headroom,
+        verify_seconds=load.verify_seconds,
+        seed=seed,
+    )
+    return CommandJob(space=space, prices=(_price(spec),) * len(space), cloud=cloud, test=test, noise=noise)
+
+
+def _model(spec: ServeSpec, here: Path) -> str:
+    """$MODEL: an absolute path where it names a file or folder here, else as written. Raises SpecError."""
+    if not spec.model:
+        return ""
+    path = here / spec.path("model", spec.model)
+    if path.exists():
+        return str(path)
+    if spec.model.startswith((".", "/", "~")):
+        raise spec.error("model", "there is no such file or folder", value=spec.model)
+    return spec.model
+
+
+def _price(spec: ServeSpec) -> Usd:
+    """USD per hour of this machine: the user's price, else the nominal price of its processors."""
+    prices = spec.resources.prices
+    for name in prices:
+        if name != LOCAL:
+            problem = "a server that is a command has all of the machine"
+            raise spec.error(f"resources.prices.{name}", problem, allowed=f"{{{LOCAL}: 2.50 USD}}")
+    return prices.get(LOCAL) or Usd.of(str(round(USD_PER_CPU_HOUR * len(usable_cpus()), 6)))

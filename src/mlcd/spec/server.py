@@ -1,0 +1,100 @@
+"""The fields of a job file that describe a server as a command, its knobs, and the answers that it must give."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from mlcd.errors import SpecError, nearest
+from mlcd.loadgen.chat.plan import MOST_STREAMS, PERCENTILES, ChatLimit, ChatMetric
+from mlcd.space import Value
+from mlcd.spec.node import Bounds, YamlNode
+from mlcd.spec.quantity import line_of_text
+from mlcd.spec.record import Field, FieldTable
+from mlcd.spec.serve import ServerCommand
+
+APIS = ("openai",)
+_MEANT_API = dict.fromkeys(("openai-compatible", "chat", "vllm", "openai_chat"), "openai")
+TOKEN_LIMITS = tuple(f"{metric}_p{percent}" for metric in ChatMetric for percent in PERCENTILES)
+"""The names of limits in `goal.slo` of a language model."""
+MOST_VALUES = 1000
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_GIVEN = ("MODEL", "PORT", "HOST")
+_PATH_FORM = "a path such as /health"
+
+
+def path(node: YamlNode) -> str:
+    """The path of an address, such as /health."""
+    text = node.line_of_text(allowed=_PATH_FORM)
+    if not text.startswith("/") or any(not "!" <= letter <= "~" for letter in text):
+        raise node.error("is not a path", allowed=_PATH_FORM)
+    return text
+
+
+def body(node: YamlNode) -> Mapping[str, object]:
+    """Further fields of every request, as they are sent."""
+    node.mapping()
+    found: Any = node.plain()
+    return dict(found)
+
+
+SERVER = FieldTable(
+    make=ServerCommand,
+    fields={
+        "run": Field(read=lambda node: node.text(allowed="a command"), required=True, allowed="the server's command"),
+        "api": Field(read=lambda node: node.choice(APIS, meant=_MEANT_API)),
+        "ready": Field(read=path),
+        "path": Field(read=path),
+        "name": Field(read=line_of_text, into="served_name"),
+        "body": Field(read=body),
+    },
+    later={"envs": "export them before mlcd is started: the server inherits its environment", "setup": ""},
+)
+
+
+def declared_knobs(node: YamlNode) -> Mapping[str, tuple[Value, ...]]:
+    """`{MAX_SEQS: [16, 64], DTYPE: [float16, bfloat16]}`: the values of each variable of the command."""
+    found = {}
+    for name, child in node.mapping().items():
+        if not _VARIABLE.fullmatch(name):
+            raise child.error("is not a variable's name", allowed="letters, digits and _, no digit first")
+        if name in _GIVEN:
+            raise child.error(f"is set by mlcd; call the knob something other than {', '.join(_GIVEN)}")
+        values = tuple(_value(item) for item in child.filled().items())
+        if not values:
+            raise child.error("must not be empty", allowed="a list such as [16, 64]")
+        if len(set(map(str, values))) < len(values) or len(values) > MOST_VALUES:
+            raise child.error("repeats a value, or has too many", allowed=f"at most {MOST_VALUES:,} different values")
+        found[name] = values
+    return found
+
+
+def _value(node: YamlNode) -> Value:
+    value = node.filled().value
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        word = node.written or "true"
+        raise node.error(f"must be a number or text; write {word!r} with the quotes", allowed="numbers and text")
+    if isinstance(value, str) and (not value or any(letter < " " for letter in value)):
+        raise node.error("must be a line of text that is not blank")
+    return value
+
+
+def token_limits(node: YamlNode, latency: Any) -> tuple[ChatLimit, ...]:
+    """`{ttft_p99: 500ms, tpot_p95: 50ms}`: limits, all of which must be kept. `latency` reads a time."""
+    found = []
+    for name, child in node.mapping().items():
+        if name not in TOKEN_LIMITS:
+            raise SpecError(
+                "is not a limit on a language model's answers",
+                file=child.file,
+                line=child.line,
+                field=child.path,
+                allowed=", ".join(TOKEN_LIMITS),
+                nearest=nearest(name.lower(), TOKEN_LIMITS),
+            )
+        metric, _, percentile = name.partition("_p")
+        found.append(ChatLimit(metric=ChatMetric(metric), percentile=int(percentile), seconds=latency(child)))
+    return tuple(found)
+
+
+TOKENS = Bounds(least=1, most=1_000_000)
+STREAMS = Bounds(least=1, most=MOST_STREAMS)
