@@ -32,7 +32,7 @@ resources: {infra: local, instance_type: local.1}
 num_nodes: 1..4
 batch: [64, 128, 256, 512]
 learning_rate: {base: 0.1, at_batch: 64, rule: linear}
-run: python target.py
+run: python -m target
 job: {samples: 1500, target: {metric: accuracy, value: 0.97}}
 checkpoints: true
 goal: {minimize: knee}

@@ -13,7 +13,7 @@ from mlcd.problem import Problem, Target
 from mlcd.spec import parse_train
 
 SIM = "name: j\njob: {model: resnet152, samples: 1e6}\ngoal: {minimize: time}\n"
-REAL = "name: j\nresources: {infra: local}\nrun: python train.py\njob: {samples: 1000}\ngoal: {minimize: time}\n"
+REAL = "name: j\nresources: {infra: local}\nrun: python -m train\njob: {samples: 1000}\ngoal: {minimize: time}\n"
 BATCHES = "batch: [32, 64]\nlearning_rate: {base: 0.1, at_batch: 32}\n"
 
 
