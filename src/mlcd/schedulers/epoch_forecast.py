@@ -211,8 +211,8 @@ def relaxation(*, budget: float | None = None, seconds: float | None = None) -> 
 
 def _rounded_up(value: float) -> float:
     """Up to two digits."""
-    step = 10 ** math.floor(math.log10(value) - 1)
-    return round(math.ceil(value / step) * step, 6)
+    step = 10.0 ** math.floor(math.log10(value) - 1)
+    return float(round(math.ceil(value / step) * step, 6))
 
 
 def _about(epochs: float) -> str:
