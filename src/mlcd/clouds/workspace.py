@@ -239,8 +239,24 @@ def files_at(path: Path) -> dict[str, tuple[int, int]]:
 
 
 def copy_workdir(source: Path | None, target: Path) -> None:
-    """Copy the user's folder for one lease, without NOT_COPIED. Raises OSError."""
+    """Copy the user's folder for one lease, without NOT_COPIED and without mlcd's own state. Raises OSError."""
     if source is None:
         private_folder(target)
         return
-    shutil.copytree(source, target, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
+    by_name, inside = shutil.ignore_patterns(*NOT_COPIED), target.resolve()
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        here = Path(folder).resolve()
+        return by_name(folder, names) | {name for name in names if _holds_state(here / name, inside)}
+
+    shutil.copytree(source, target, symlinks=True, ignore=ignored, dirs_exist_ok=True)
+
+
+def _holds_state(folder: Path, lease: Path) -> bool:
+    """Whether `folder` is the $MLCD_HOME that the lease is in, its folder `work`, or the lease: no part of a job.
+
+    A copy of it would contain itself, and so on without end.
+    """
+    if folder == lease:
+        return True
+    return folder in lease.parents and "work" in (folder.name, lease.relative_to(folder).parts[0])

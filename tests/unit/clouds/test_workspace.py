@@ -319,3 +319,17 @@ def test_an_output_is_taken_without_what_its_links_lead_to(tmp_path: Path) -> No
             copy_or_move(workdir / name, outputs / name, within=workdir)
         assert not (outputs / name).exists()
         (workdir / link).unlink()
+
+
+@pytest.mark.parametrize("home", ["state", "out/state", "."])
+def test_a_home_inside_the_workdir_is_not_copied_into_itself(tmp_path: Path, home: str) -> None:
+    source = tmp_path / "job"
+    target = source / home / "work" / "run-1" / "leases" / "lease-1" / "workdir"
+    target.mkdir(parents=True)
+    (source / "out").mkdir(exist_ok=True)
+    for name in ("train.py", "out/own.txt"):
+        (source / name).write_text("own")
+    copy_workdir(source, target)
+    copied = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+    assert copied == {"train.py", "out/own.txt"}
+    assert not list(target.rglob("leases"))
