@@ -85,6 +85,10 @@ class Goal:
             given = getattr(self, name)
             if not isinstance(given, kind | None):
                 raise SpecError(f"must be a {kind.__name__}", field=f"goal: {name}", value=given, allowed=form)
+        limits = self.token_limits
+        if not isinstance(limits, tuple) or not all(isinstance(limit, ChatLimit) for limit in limits):
+            allowed = "a tuple of mlcd.loadgen.chat.ChatLimit"
+            raise SpecError("must be limits", field="goal: token_limits", value=limits, allowed=allowed)
         if self.deadline_seconds is not None and not self.deadline_seconds > 0:
             raise ValueError("a deadline must be in the future")
         if self.budget is not None and self.budget.micros <= 0:

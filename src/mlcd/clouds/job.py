@@ -115,6 +115,11 @@ class JobCloud:
         """The user's value, else the engine's."""
         return self._noise
 
+    @property
+    def outlives_mlcd(self) -> bool:
+        """Whether nodes go on without mlcd until their time is over; the engine says so."""
+        return getattr(self.engine, "outlives_mlcd", False) is True
+
     def lease(self, order: Order) -> Lease:
         """Starts nothing until the lease is entered. Raises ProviderError."""
         return JobLease(self, order)

@@ -135,6 +135,11 @@ class CheckedCloud:
         except Exception as error:
             raise ProviderError(f"the cloud {self.name}: noise raised {text_of(error)}") from error
 
+    @property
+    def outlives_mlcd(self) -> bool:
+        """Whether its nodes go on when mlcd dies, until the time of their order is over."""
+        return outlives_mlcd(self.cloud)
+
     def lease(self, order: Order) -> "CheckedLease":
         """See Cloud. Raises LeaseFailed for whatever goes wrong, and MlcdErrors."""
         self._ordered_at = self.clock()
@@ -215,6 +220,14 @@ def cloud_name(cloud: object) -> str:
         return printable(str(getattr(cloud, "name", type(cloud).__name__)), most_characters=100)
     except Exception:
         return type(cloud).__name__
+
+
+def outlives_mlcd(cloud: object) -> bool:
+    """Whether a cloud says that its nodes go on when mlcd dies."""
+    try:
+        return getattr(cloud, "outlives_mlcd", False) is True
+    except Exception:
+        return False
 
 
 def is_simulated(cloud: object) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from mlcd.clouds.provider import Cloud, Lease, Order
 from mlcd.clouds.wrappers import Resumed
 from mlcd.deciders.account import Accounts
-from mlcd.engine.checked import CheckedCloud, checked_cloud, cloud_name, is_simulated
+from mlcd.engine.checked import CheckedCloud, checked_cloud, cloud_name, is_simulated, outlives_mlcd
 from mlcd.engine.performer import Situation
 from mlcd.engine.stretch import TrainingNodes
 from mlcd.engine.training import Training
@@ -92,7 +92,10 @@ class NodePerformer:
         except Overdue:  # the step is charged all the same; what it saved is not known
             if step.role is Role.TRIAL:
                 return lost_trial(step, situation, interrupted=interrupted)
-            unsaved = CheckedCloud(cloud=_Silent(name=cloud_name(self.cloud), simulated=self.simulated))
+            silent = _Silent(
+                name=cloud_name(self.cloud), simulated=self.simulated, outlives_mlcd=outlives_mlcd(self.cloud)
+            )
+            unsaved = CheckedCloud(cloud=silent)
             return self._training(unsaved, step, situation).lost(interrupted=interrupted)
 
     def close(self) -> None:
@@ -129,6 +132,7 @@ class _Silent:
 
     name: str
     simulated: bool
+    outlives_mlcd: bool
     noise: float = 0.0
 
     def lease(self, order: Order) -> Lease:

@@ -79,7 +79,7 @@ class Training:
 
     def lost(self, *, interrupted: bool) -> Attempt:
         """The outcome of a real training that died with mlcd or was interrupted, charged for the time that passed."""
-        seconds, assumed = lost_time(self.step, self.situation)
+        seconds, assumed = lost_time(self._as_ordered, self.situation)
         lost = Attempt(
             config=self.step.config,
             seconds=seconds,
@@ -90,6 +90,17 @@ class Training:
         )
         self._report_restart(lost)
         return lost
+
+    @property
+    def _as_ordered(self) -> Step:
+        """This step with the time of its nodes: after the search, under a budget, that is more than its upper bound."""
+        is_longer = self.cloud.outlives_mlcd and self._run.problem.goal.budget is not None and not self._is_beside
+        if not is_longer:
+            return self.step
+        # In whole milliseconds, as they are charged: it costs no more than what was left.
+        ordered = math.floor(1000 * self._seconds_left(self._at_start)) / 1000
+        seconds = max(ordered, self.step.authorised_seconds)
+        return replace(self.step, authorisation=replace(self.step.authorisation, seconds=seconds))
 
     # ---- the attempt
 

@@ -381,6 +381,9 @@ class Store:
                 " `mlcd runs --restore` saves its runs"
             )
         if (found := schema_in(self._db)) not in (version, None):
+            if self._version() != version:  # another process made or migrated it just now
+                self._prepare(path)
+                return
             raise damaged(self.path, f"it says that it has schema {version}, but its tables are of schema {found}")
         if version == 0:
             with self._transaction() as db:

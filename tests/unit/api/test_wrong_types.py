@@ -42,6 +42,7 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "Search": {"job": TRAIN},
     "Goal": {"minimize": "time"},
     "steps": {"loader": []},
+    "epochs": {"epochs": 3},
     "checkpoint": {"save": nothing, "load": nothing},
     "learning_rate": {"default": 0.1},
     "share_of_batch": {},

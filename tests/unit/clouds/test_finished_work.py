@@ -18,7 +18,7 @@ Act = Callable[[Path], object]
 TARGET = TargetSpec(metric="accuracy", value=0.9)
 
 
-def job(*outputs: str, samples: int = 100, text: str = "new", **metrics: float) -> Act:
+def job(*outputs: str, samples: int = 100, text: str = "new", metrics: dict[str, float] | None = None) -> Act:
     """Writes its progress and its outputs, and ends successfully."""
 
     def act(folder: Path) -> None:
@@ -81,7 +81,7 @@ def test_one_that_the_job_wrote_anew_is(tmp_path: Path, workdir: Path) -> None:
 def test_with_a_target_it_is_finished_only_if_that_is_met(
     tmp_path: Path, metrics: dict[str, float], is_finished: bool
 ) -> None:
-    cloud = cloud_of(tmp_path, job("model", **metrics), target=TARGET)
+    cloud = cloud_of(tmp_path, job("model", metrics=metrics), target=TARGET)
     assert trial(cloud).is_finished is is_finished
     assert taken(cloud) == ("new" if is_finished else "")
 

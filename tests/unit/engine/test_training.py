@@ -518,6 +518,28 @@ def test_a_training_that_died_long_ago_is_charged_at_most_what_was_authorised(st
     assert record.earlier[0].seconds == before.authorisation.seconds  # its nodes had ended themselves by then
 
 
+def test_where_nodes_outlive_mlcd_it_is_charged_for_as_long_as_they_may_have_run(store: Store) -> None:
+    """They may have hung until the budget was used up: then nothing is left to start again with."""
+
+    class Outliving(Trainings):
+        outlives_mlcd = True
+
+    clocks = FakeClocks()
+    first = Outliving(Attempt(steady(10.0, 2000), Killed()))
+    with pytest.raises(Killed):
+        train(first, store, moments=clocks)
+    (before,) = stored(store).in_flight
+    clocks.wait(1e6)
+    again = Outliving(Attempt(steady(10.0, WORK)))
+    record, _ = train(again, store, add=False, moments=clocks)
+    (order,) = first.orders
+    assert order.seconds > before.authorised_seconds
+    assert record.earlier[0].seconds == pytest.approx(order.seconds, abs=1.0)
+    assert record.spent <= BUDGET
+    assert again.orders == []
+    assert record.status is Status.NOTHING_FITS
+
+
 def test_ctrl_c_in_the_training_charges_it_and_can_be_resumed(store: Store) -> None:
     cloud = Trainings(Attempt(steady(10.0, 2000), KeyboardInterrupt(), reached=1000.0))
     with pytest.raises(Interrupted, match="continues from its checkpoint: `mlcd resume run-1` continues the run"):

@@ -21,6 +21,7 @@ NAMES = [
     "Usd",
     "__version__",
     "checkpoint",
+    "epochs",
     "learning_rate",
     "load",
     "resume",

@@ -31,6 +31,7 @@ from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
 from mlcd.space import Config, Knob, Space
+from mlcd.store.migration import schema_in
 from mlcd.store.rows import TABLES, digest
 from mlcd.store.store import FILE, SCHEMA, Store
 from mlcd.trial.call import FunctionCall
@@ -597,3 +598,25 @@ def test_a_watch_is_stored_with_its_step(tmp_path: Path) -> None:
             step = replace(run.steps[-1], number=number, round=number, outcome=None, ended_seconds=None, watch=watch)
             store.start(run.run_id, (step,))
             assert store.load(run.run_id).steps[-1].watch == watch
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_store_that_another_process_makes_or_migrates_meanwhile_is_not_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    if not is_new:
+        schema_7(tmp_path)
+    others: list[int | None] = []
+
+    def late(db: sqlite3.Connection) -> int | None:
+        if not others:
+            others.append(None)
+            with Store(tmp_path):
+                pass
+        others.append(schema_in(db))
+        return others[-1]
+
+    monkeypatch.setattr("mlcd.store.store.schema_in", late)
+    with Store(tmp_path) as store:
+        assert len(store.runs()) == (0 if is_new else 2)
+    assert version(tmp_path / FILE) == SCHEMA

@@ -27,6 +27,9 @@ NOISE = 0.05
 class SkyPilotEngine:
     """One SkyPilot infra. The worker process starts when it is first needed; `close` ends it."""
 
+    outlives_mlcd = True
+    """Its nodes end only when their time is over (task.run_command), not when mlcd dies."""
+
     def __init__(self, settings: SkySettings, *, state: Path, catalog: Catalog) -> None:
         """`state` is mlcd's folder for its log, locks and what is shipped to nodes."""
         self.settings, self._state, self._catalog = settings, state, catalog
