@@ -24,6 +24,10 @@ LEAST_WORK_SHARE = 1e-6
 """The share of the work that still counts as remaining when trials have done all of it."""
 
 
+STOP_SECONDS = 6.0
+"""The least time to save a training and release its nodes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPolicy:
     """How long a trial takes (paper V-A) and how far it may be extended; all of it is authorised in advance.
@@ -144,6 +148,7 @@ class Problem:
     beside        whether the training starts on the first deployment that fits, and further trials run beside it; their
                   work is lost, that of trials without a training beside them is kept (mlcd.run.kept_work)
     restart_seconds  expected time to move a training to other nodes: save, release, start, load
+    stop_seconds     the longest that saving a watched training and releasing its nodes may take
     watched       whether the training may start where it is expected to fit but not certain to, with a fallback
                   (mlcd.trial.watched); the strategy says so
     work_known    False until the first trial has reported work_samples; until then work_samples is a placeholder
@@ -173,6 +178,7 @@ class Problem:
     slowdown: float = 0.0
     beside: bool = False
     restart_seconds: float = 0.0
+    stop_seconds: float = STOP_SECONDS
     parameters: float | None = None
     similar: tuple[float, ...] = ()
     watched: bool = False
@@ -193,7 +199,7 @@ class Problem:
             raise ValueError("trials beside the training do not continue it: beside excludes keeps_work")
         if self.parameters is not None and not 0 < self.parameters < math.inf:
             raise ValueError("parameters must be more than 0")
-        for name in ("work_error", "restart_seconds"):
+        for name in ("work_error", "restart_seconds", "stop_seconds"):
             if not 0 <= getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must not be negative")
 

@@ -45,6 +45,11 @@ class Aftermath(Protocol):
         ...
 
 
+AMPLE_TRAININGS = 10
+"""A budget for so many times the training that could start now is no reason to try one thing at a time. Budgets in the
+benchmarks are at most 3 times the least."""
+
+
 @dataclass(kw_only=True)
 class SearchDecider:
     """Trials until the strategy ends the search or nothing more may start; then the verdict; then `aftermath`.
@@ -125,12 +130,12 @@ class SearchDecider:
     def _beside(self, account: Account, room: int) -> tuple[tuple[Request, ...], str]:
         """Trials, and a stretch of the training for as long as they run, once something measured fits.
 
-        Until then trials are parts of the training. Where money counts, that is cheaper than a training beside them:
+        Until then trials are parts of the training. Where money is short, that is cheaper than a training beside them:
         it waits, and they are made one at a time, however many may run at once, until none may start or is worth its
         price.
         """
         ledger, place, goal = account.ledger, place_beside(account), account.remaining.goal
-        waits = not account.run.attempts and (goal.minimize is Objective.COST or goal.budget is not None)
+        waits = not account.run.attempts and (goal.minimize is Objective.COST or _is_short_of_money(ledger, place))
         if place is None or waits:
             count = 1 if waits else room
             if count == 1:  # of several at once, only the work of the one that gets furthest is kept
@@ -324,3 +329,9 @@ def _status_without_choice(run: SearchRun, *, guarded: bool) -> Status:
     if not run.trials and not history.measured:
         return Status.INFEASIBLE
     return Status.NOTHING_FITS if history.measured else Status.ALL_FAILED
+
+
+def _is_short_of_money(ledger: Ledger, place: Place | None) -> bool:
+    """Whether trials may have to be given up for the training's sake; so it is while nothing is known to fit."""
+    left = ledger.usd_left
+    return left is not None and (place is None or left.dollars < AMPLE_TRAININGS * place.plan.worst_usd.dollars)

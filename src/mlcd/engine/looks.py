@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from mlcd.deciders.account import Account
 from mlcd.deciders.watched import better_place, is_too_slow
 from mlcd.run.attempt import Ending
-from mlcd.trial.plan import STOP_SECONDS, Plan
+from mlcd.trial.plan import Plan
 from mlcd.trial.watched import Watch, seconds_to_use
 from mlcd.units import format_seconds
 
@@ -19,9 +19,9 @@ class Looked:
     next_plan: Plan | None = None
 
 
-def is_due(watch: Watch, seconds: float, *, simulated: bool) -> bool:
-    """Whether a training that has run for so long is looked at now. Real nodes still have to be saved and released."""
-    return seconds >= (watch.seconds if simulated else max(watch.seconds - STOP_SECONDS, 0.0))
+def is_due(watch: Watch, seconds: float, *, stop_seconds: float) -> bool:
+    """Whether a training that has run for so long is looked at now; saving and releasing then take `stop_seconds`."""
+    return seconds >= max(watch.seconds - stop_seconds, 0.0)
 
 
 def after_stretch(account: Account, watch: Watch | None) -> Looked:

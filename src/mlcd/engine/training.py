@@ -18,14 +18,14 @@ from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
 from mlcd.ledger import Ledger
 from mlcd.models.remaining import remaining_problem
-from mlcd.problem import LEAST_DONE_SHARE, Problem
+from mlcd.problem import LEAST_DONE_SHARE, STOP_SECONDS, Problem
 from mlcd.profiler.measure import learned
 from mlcd.profiler.noise import noise_scale
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role, Step
 from mlcd.search.strategy import Elastic
-from mlcd.trial.plan import STOP_SECONDS, Plan, Remaining, best_fitting, stop_at
+from mlcd.trial.plan import Plan, Remaining, best_fitting, stop_at
 from mlcd.trial.trial import FailureKind, History, Learned, Measurement
 from mlcd.trial.watched import Watch
 from mlcd.trial.work_done import Stretch
@@ -120,6 +120,11 @@ class Training:
     def _is_beside(self) -> bool:
         """Whether the search goes on beside it."""
         return self._run.problem.beside and self._run.verdict is None
+
+    @property
+    def _stop_seconds(self) -> float:
+        """The longest that saving it and releasing its nodes may take; a simulated one takes no time for that."""
+        return 0.0 if self.cloud.simulated else self._run.problem.stop_seconds
 
     @cached_property
     def _has_trials(self) -> bool:
@@ -281,7 +286,8 @@ class Training:
     def _looked(self, watch: AttemptWatch) -> tuple[Ending, str] | None:
         """Whether a real training is too slow, when it is looked at."""
         looked = self.step.watch
-        if looked is None or not self._awaits_look or not is_due(looked, watch.last.seconds, simulated=False):
+        seconds = watch.last.seconds
+        if looked is None or not self._awaits_look or not is_due(looked, seconds, stop_seconds=self._stop_seconds):
             return None
         self._was_looked_at = True
         account = self._account_after(watch.last.seconds, watch.last.samples, watch.speed())
@@ -338,7 +344,7 @@ class Training:
     def _is_over(self, seconds: float) -> bool:
         """Whether this stretch ends after so many seconds in real time."""
         if self.step.watch is not None:
-            return is_due(self.step.watch, seconds, simulated=self.cloud.simulated)
+            return is_due(self.step.watch, seconds, stop_seconds=self._stop_seconds)
         if not self._has_trials:
             return seconds >= self._stretch_seconds()
         return not any(s.role is Role.TRIAL and s.round == self.step.round for s in self._latest.in_flight)

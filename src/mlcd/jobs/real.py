@@ -10,7 +10,7 @@ from typing import Protocol
 
 from mlcd.catalog import Instance, load_catalog
 from mlcd.catalog.sets import cloud_of
-from mlcd.clouds.job import JobCloud, RealJob
+from mlcd.clouds.job import SAVE_SECONDS, JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import ProviderError, nearest
 from mlcd.jobs.accelerators import check_accelerators, with_accelerators
@@ -19,7 +19,7 @@ from mlcd.jobs.choice import check_size, listed, may_train, type_field, unfit_no
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of
 from mlcd.jobs.run_script import check_script
 from mlcd.jobs.work import LOCAL_RESTART_SECONDS, RESTART_SECONDS, with_work
-from mlcd.problem import Target, TrialPolicy
+from mlcd.problem import STOP_SECONDS, Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.units import Usd
 
@@ -80,7 +80,12 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
         notes = (*notes, *remarks)
     restart_seconds = LOCAL_RESTART_SECONDS if kind in NOMINAL_PRICE_CLOUDS else RESTART_SECONDS
     has_room = kind not in NOMINAL_PRICE_CLOUDS  # those share this machine
-    problem = with_work(spec, problem, restart_seconds=restart_seconds, simulated=False, has_room=has_room)
+    outlives = getattr(engine, "outlives_mlcd", False) is True
+    problem = with_work(
+        spec, problem, restart_seconds=restart_seconds, simulated=False, has_room=has_room, outlives=outlives
+    )
+    if spec.checkpoints and kind not in NOMINAL_PRICE_CLOUDS:
+        problem = replace(problem, stop_seconds=SAVE_SECONDS + STOP_SECONDS)
     if kind in NOMINAL_PRICE_CLOUDS:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
     return ResolvedJob(

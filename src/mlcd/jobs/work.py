@@ -12,18 +12,28 @@ LOCAL_RESTART_SECONDS = 10.0
 
 
 def with_work(
-    spec: TrainSpec, problem: Problem, *, restart_seconds: float, simulated: bool, has_room: bool = True
+    spec: TrainSpec,
+    problem: Problem,
+    *,
+    restart_seconds: float,
+    simulated: bool,
+    has_room: bool = True,
+    outlives: bool = False,
 ) -> Problem:
     """The problem with the job's `search.work`; `restart_seconds` is the default there, where something is restarted.
 
     By default the best that the job allows: `thrown` without checkpoints; with them `beside`, and `kept` where the
-    training's end depends on the trials or there is no room for both.
+    training's end depends on the trials, there is no room for both, or money is limited and nodes outlive mlcd: the
+    training's could then run on with money that was authorised for trials beside it.
 
     has_room  whether nodes for a trial and for the training can be had at the same time
+    outlives  whether nodes run on when mlcd dies
 
     Raises SpecError where the job cannot do what it asks for.
     """
-    allowed = "kept" if problem.batching is not None or problem.target is not None or not has_room else "beside"
+    unsafe = outlives and problem.goal.budget is not None
+    fixed = problem.batching is None and problem.target is None
+    allowed = "beside" if fixed and has_room and not unsafe else "kept"
     work = spec.search.work or (allowed if spec.checkpoints else "thrown")
     if work != "thrown" and not spec.checkpoints and not simulated:
         problem_text = f"{work} needs a job that saves its work and continues from it"
@@ -32,6 +42,9 @@ def with_work(
         if work == "beside" and is_open:
             problem_text = f"the training cannot run beside trials while its end depends on them ({field})"
             raise spec.error("search.work", problem_text, value=work, allowed=f"kept, thrown, or no {field}")
+    if work == "beside" and unsafe:
+        problem_text = "nodes that outlive mlcd could use money that was authorised for trials beside them"
+        raise spec.error("search.work", problem_text, value=work, allowed="kept, thrown, or no budget")
     if work == "thrown" or (work == "kept" and not simulated):
         restart_seconds = 0.0  # nothing is restarted; or what it takes is in the start-up of every trial
     given = spec.search.restart_seconds

@@ -200,6 +200,8 @@ class _Watch:
             what = f"the {'trial' if self.hung else 'job'} ended before its first sample after {self.end_seconds:.0f} s"
             longer = "; increase search.trial.minutes" if self.hung else ""
             return f"{what}: {self.silence}" if self.silence else f"{what}{longer}"
+        if not self.hung:
+            return "the job ended after too few samples to measure its speed"
         return f"no progress for {self.policy.watchdog_seconds:.0f} s"
 
     def is_over(self, point: JobProgress) -> bool:

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from mlcd.goal import Objective
-from mlcd.problem import Problem
+from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
 from mlcd.units import MOST_SECONDS, MOST_USD, Usd
@@ -22,7 +22,7 @@ SLOW_RUN_ASSURANCE = 0.999
 """The confidence that a training slower by `Problem.slowdown` fits. Less than the default assurance, because such a
 training is an exception itself. For noise of 6% or more, the bound at the default assurance is the larger one."""
 
-STOP_SHARE, STOP_SECONDS = 0.03, 6.0
+STOP_SHARE = 0.03
 """Time kept at the end of the budget to save and release the nodes: a share of what is left, at least STOP_SECONDS."""
 
 MIN_TIE_FRACTION = 0.01

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from scipy.special import ndtr
 
-from mlcd.problem import Problem
+from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.space import Config
-from mlcd.trial.plan import STOP_SECONDS, STOP_SHARE, Plan, Remaining, best_fitting, plans
+from mlcd.trial.plan import STOP_SHARE, Plan, Remaining, best_fitting, plans
 from mlcd.trial.trial import History, Measurement
 from mlcd.units import HOUR, Usd
 
@@ -86,7 +86,7 @@ def look_seconds(problem: Problem, config: Config, trial: Measurement | None) ->
     """
     startup, measured = (0.0, 0.0) if trial is None else (trial.startup_seconds, trial.seconds - trial.startup_seconds)
     training = max(problem.trial.planned_seconds(config.nodes), measured, LEAST_TRAINING_SECONDS)
-    return max(startup, problem.restart_seconds) + training + STOP_SECONDS
+    return max(startup, problem.restart_seconds) + training + problem.stop_seconds
 
 
 def watched(problem: Problem, history: History, remaining: Remaining, left: Collection[Config] = ()) -> Iterator[Place]:

@@ -24,7 +24,7 @@ from mlcd.clouds.nodes import NodeOrder
 from mlcd.clouds.processes import ProcessId
 from mlcd.errors import ProviderError
 from mlcd.platforms import descendants
-from mlcd.trial.plan import STOP_SECONDS
+from mlcd.problem import STOP_SECONDS
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 

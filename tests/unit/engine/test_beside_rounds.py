@@ -166,7 +166,7 @@ def test_money_for_trials_and_training_adds_up(store: Store) -> None:
 
 @pytest.mark.parametrize("parallel", [1, 8])
 @pytest.mark.parametrize(
-    "goal", [Goal(minimize=Objective.COST), Goal(minimize=Objective.TIME, budget=Usd.of(100))], ids=["cost", "budget"]
+    "goal", [Goal(minimize=Objective.COST), Goal(minimize=Objective.TIME, budget=Usd.of(20))], ids=["cost", "budget"]
 )
 def test_where_money_counts_the_training_waits_for_trials_that_are_parts_of_it(
     store: Store, goal: Goal, parallel: int
@@ -179,6 +179,13 @@ def test_where_money_counts_the_training_waits_for_trials_that_are_parts_of_it(
     assert later == pytest.approx([first + 200 * 10, first + 200 * 10 + 200 * 10.1])  # a restart is part of each
     (trained,) = run.attempts
     assert trained.seconds == pytest.approx(RESTART + (WORK - later[-1]) / MACHINES[trained.config.instance].speed)
+
+
+def test_a_budget_for_many_trainings_is_no_reason_to_wait(store: Store) -> None:
+    ample = problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(1000)))
+    run = run_of(store, (FAST, SLOW, EVEN), of=ample, parallel=8)
+    beside = [step.role for step in run.steps if step.round == 2]
+    assert beside == [Role.TRIAL, Role.TRIAL, Role.TRAINING], "after the first trial, as without a budget"
 
 
 def test_a_training_that_waits_starts_beside_a_trial_when_the_deadline_presses(store: Store) -> None:

@@ -14,12 +14,13 @@ from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.performer import Situation
 from mlcd.engine.training import SWITCH_GAIN, Training
 from mlcd.engine.watch import AttemptWatch
+from mlcd.problem import STOP_SECONDS
 from mlcd.run.attempt import Ending
 from mlcd.run.authorisation import Authorisation
 from mlcd.run.step import Role, Step
 from mlcd.search.strategy import Elastic
 from mlcd.space import Config
-from mlcd.trial.plan import STOP_SECONDS, Plan
+from mlcd.trial.plan import Plan
 from mlcd.units import Usd
 
 HERE, THERE = Config.deployment("c5.small", 1), Config.deployment("c5.small", 2)

@@ -15,13 +15,12 @@ from mlcd.clouds.reading import GradientNorms, Listening, Reading
 from mlcd.engine.training import SWITCH_GAIN
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
-from mlcd.problem import Batching, Problem
+from mlcd.problem import STOP_SECONDS, Batching, Problem
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import STOP_SECONDS
 from mlcd.units import Usd
 
 MACHINES = {"a": Machine(usd_per_hour=1.0, speed=10.0)}

@@ -21,7 +21,7 @@ from mlcd.engine.watchdog import Bounds
 from mlcd.errors import Interrupted
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
-from mlcd.problem import Problem
+from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role
@@ -29,7 +29,6 @@ from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import STOP_SECONDS
 from mlcd.trial.trial import FailureKind, Measurement, Trial
 from mlcd.units import ZERO, Usd
 

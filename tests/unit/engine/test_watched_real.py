@@ -11,14 +11,13 @@ from tests.unit.engine.test_training import Attempt, steady
 
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose
 from mlcd.goal import Goal, Objective
-from mlcd.problem import Problem
+from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import STOP_SECONDS
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
 

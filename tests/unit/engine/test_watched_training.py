@@ -12,14 +12,14 @@ from mlcd.clouds.wrappers import SlowerRun, Wrapped
 from mlcd.deciders.account import Accounts
 from mlcd.deciders.watched import seconds_per_usd
 from mlcd.goal import Goal, Objective
-from mlcd.problem import Problem, TrialPolicy
+from mlcd.problem import STOP_SECONDS, Problem, TrialPolicy
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role, Step
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import STOP_SECONDS, plans
+from mlcd.trial.plan import plans
 from mlcd.units import Usd
 
 MACHINES = {

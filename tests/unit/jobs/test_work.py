@@ -7,10 +7,12 @@ import pytest
 from tests.synthetic import make_problem
 
 from mlcd.errors import SpecError
+from mlcd.goal import Goal, Objective
 from mlcd.jobs.train import prepare
 from mlcd.jobs.work import with_work
 from mlcd.problem import Problem, Target
 from mlcd.spec import parse_train
+from mlcd.units import Usd
 
 SIM = "name: j\njob: {model: resnet152, samples: 1e6}\ngoal: {minimize: time}\n"
 REAL = "name: j\nresources: {infra: local}\nrun: python -m train\njob: {samples: 1000}\ngoal: {minimize: time}\n"
@@ -91,3 +93,16 @@ def test_a_replayed_job_restarts_in_the_time_that_it_names(tmp_path: Path) -> No
     text = f"name: als\nresources: {{infra: replay/{tmp_path}}}\ngoal: {{minimize: time}}\nsearch: {{work: beside"
     assert problem_of(f"{text}, restart_minutes: 2}}\n", tmp_path).restart_seconds == 120.0
     assert problem_of(f"{text}}}\n", tmp_path).restart_seconds == 180.0
+
+
+def test_nodes_that_outlive_mlcd_train_beside_no_trials_under_a_budget() -> None:
+    """Killed, mlcd could not keep their money apart from that of the trials."""
+    budgeted = make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(50)))
+    spec = parse_train(f"{REAL}checkpoints: true\n")
+    given = {"restart_seconds": 60.0, "simulated": False}
+    for problem, outlives, beside in ((budgeted, True, False), (budgeted, False, True), (make_problem(), True, True)):
+        found = with_work(spec, problem, outlives=outlives, **given)  # type: ignore[arg-type]
+        assert (found.keeps_work, found.beside) == (not beside, beside)
+    asked = parse_train(f"{REAL}checkpoints: true\nsearch: {{work: beside}}\n")
+    with pytest.raises(SpecError, match="outlive mlcd"):
+        with_work(asked, budgeted, outlives=True, **given)  # type: ignore[arg-type]

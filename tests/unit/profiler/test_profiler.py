@@ -155,7 +155,8 @@ def test_a_lease_that_ends_at_once_is_charged_in_full() -> None:
 def test_a_late_start_leaves_too_few_points() -> None:
     trial = failure(ScriptedLease([(2000.0, 5.0)]))
     assert trial.seconds == POLICY.worst_seconds(1)
-    assert trial.kind is FailureKind.HANG
+    assert trial.kind is FailureKind.ERROR
+    assert trial.message == "the job ended after too few samples to measure its speed"
 
 
 def test_start_up_ends_with_the_last_moment_before_the_first_sample() -> None:

@@ -8,10 +8,10 @@ from tests.synthetic import Machine, make_problem, measured
 
 from mlcd.goal import Goal, Objective
 from mlcd.ledger import Ledger
-from mlcd.problem import Problem
+from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
-from mlcd.trial.plan import STOP_SECONDS, Plan, Remaining
+from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import History
 from mlcd.trial.watched import (
     LEAST_TRAINING_SECONDS,

@@ -144,7 +144,7 @@ class _Generator:
                 arrivals = [each.at_seconds for each in plan.exchanges if each.at_seconds is not None]
                 return self._result([self._open(sorted(arrivals), rate=None, warm_up_seconds=0.0)])
             if plan.rate is not None:
-                self._closed(min(plan.concurrency, _WARM_UP_STREAMS), _WARM_UP_SHARE * plan.seconds)
+                self._closed(_WARM_UP_STREAMS, _WARM_UP_SHARE * plan.seconds, least=1)
                 seconds = self._left()
                 arrivals = poisson_arrivals(plan.rate, seconds, plan.seed)
                 return self._result([self._open(arrivals, rate=plan.rate, warm_up_seconds=_WARM_UP_SHARE * seconds)])
@@ -183,8 +183,8 @@ class _Generator:
         if len(seen) == len(PROBE_WORDS):
             self.prompts.calibrate(seen)
 
-    def _closed(self, concurrency: int, seconds: float) -> _Step:
-        """Keep `concurrency` requests in flight for `seconds`; those sent after the first share of it count."""
+    def _closed(self, concurrency: int, seconds: float, *, least: int = _LEAST_REQUESTS) -> _Step:
+        """Keep `concurrency` requests in flight for `seconds` and until `least` count: those after its first share."""
         phase = begin_phase()
         counted_from = phase.begun + _WARM_UP_SHARE * seconds
         until = phase.begun + seconds
@@ -195,7 +195,7 @@ class _Generator:
         while self.wire.under_way:
             for done in self.wire.wait(0.1):
                 self._take(step, done)
-                wanted = done.finished < until or len(step.streams) + self.wire.under_way < _LEAST_REQUESTS
+                wanted = done.finished < until or len(step.streams) + self.wire.under_way < least
                 if done.error.startswith("cannot connect"):
                     time.sleep(0.01)
                 if wanted:
@@ -203,7 +203,7 @@ class _Generator:
             now = time.perf_counter()
             if area is None and now >= counted_from:
                 area, step.begun = self.wire.area(), now
-            if not step.ended and now >= until and len(step.streams) >= _LEAST_REQUESTS:
+            if not step.ended and now >= until and len(step.streams) >= least:
                 step.ended, step.area = now, self.wire.area() - (area or 0.0)
         if not step.ended:
             step.ended, step.area = time.perf_counter(), self.wire.area() - (area or 0.0)
