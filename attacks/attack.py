@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-EXIT_CODES = frozenset({0, 1, 2, 3, 4, 5, 6, 7, 130})
+EXIT_CODES = frozenset({0, 1, 2, 3, 4, 5, 6, 7, 8, 130})
 """docs/exit-codes.md. 1 is an error with a message of its own; a traceback or a "bug in mlcd" is told from the text."""
 HANG_SECONDS = 120.0
 """A command that runs longer is a hang: the attacks' own jobs end in seconds, on a busy machine in tens of them."""
