@@ -22,6 +22,7 @@ from mlcd import codec
 from mlcd.catalog.functions import FunctionPrices
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective, Slo
+from mlcd.loadgen.chat.plan import ChatLimit
 from mlcd.problem import Batching, Problem, TrialPolicy
 from mlcd.run.attempt import Attempt
 from mlcd.run.authorisation import Choice
@@ -109,8 +110,9 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "work_error": not_negative,
         "parameters": st.none() | positive,
         "restart_seconds": not_negative,
+        "stop_seconds": not_negative,
     },
-    Slo: {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])},
+    **dict.fromkeys((Slo, ChatLimit), {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])}),
     Step: {"number": counts, "round": counts},
     TrialPolicy: {
         **dict.fromkeys(("extra_seconds_per_3_nodes", "extension", "watchdog_seconds"), not_negative),
