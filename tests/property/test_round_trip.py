@@ -112,7 +112,8 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "restart_seconds": not_negative,
         "stop_seconds": not_negative,
     },
-    **dict.fromkeys((Slo, ChatLimit), {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])}),
+    ChatLimit: {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])},
+    Slo: {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])},
     Step: {"number": counts, "round": counts},
     TrialPolicy: {
         **dict.fromkeys(("extra_seconds_per_3_nodes", "extension", "watchdog_seconds"), not_negative),
