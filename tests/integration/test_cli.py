@@ -206,6 +206,7 @@ def test_init_writes_a_job_that_runs_and_keeps_what_is_there(mlcd: Mlcd, folder:
         "file": "job.yaml",
         "template": "simulated",
         "command": "mlcd train job.yaml",
+        "file_is_kept": False,
     }
     assert (folder / "job.yaml").read_text(encoding="utf-8") == template()
 
@@ -625,19 +626,26 @@ def test_a_full_disk_keeps_what_was_paid(mlcd: Mlcd, folder: Path, monkeypatch: 
     assert len(mlcd("runs", "-o", "json").json["runs"]) >= 1
 
 
-def test_a_prefix_of_two_runs_is_not_guessed(mlcd: Mlcd) -> None:
+def test_a_prefix_of_two_runs_is_not_guessed_and_a_jobs_name_is_its_newest_run(mlcd: Mlcd) -> None:
     mlcd("train", "job.yaml")
     mlcd("train", "job.yaml", "--seed", "1")
-    assert_refused(mlcd("show", "small"), 2, "'small'")
+    assert_refused(mlcd("show", "smal"), 2, "'smal'")
+    newest = mlcd("runs", "-n", "1", "-o", "json").json["runs"][0]["run_id"]
+    shown = mlcd("show", "small")
+    assert shown.code == 0
+    assert newest in shown.err
 
 
 def test_a_run_that_another_process_holds_is_refused(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from mlcd.store.rows import count_rows, set_count
     from mlcd.store.store import FILE, Store
     from mlcd.trial.outcome import Status
 
     run_id = mlcd("train", "job.yaml", "-o", "json").json["run_id"]
     with closing(sqlite3.connect(folder / "home" / FILE)) as db, db:
+        db.row_factory = sqlite3.Row
         db.execute("DELETE FROM findings")  # as if it had not ended
+        set_count(db, run_id, count_rows(db, run_id))
     with Store(folder / "home") as store:
         store.set_status(run_id, Status.INTERRUPTED)
         with store.lock(run_id):

@@ -148,6 +148,7 @@ REWORDED = {
     "dearer": "more expensive",
     "fits what is left;": "fits the limits;",
     "no room was left for it": "the limits left no room for it",
+    "fits the limits; nothing was chosen": "fits the limits so far",
 }
 """Phrases of 0.1.0 -> their current wording; the rest of a text must be the same."""
 

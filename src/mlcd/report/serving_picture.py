@@ -24,6 +24,7 @@ class _Shown:
     """The time that is drawn: the one that the goal limits."""
 
     name: str
+    short: str
     limit_ms: float | None
     milliseconds: Callable[[Load], float]
 
@@ -33,11 +34,12 @@ def _shown(goal: Goal) -> _Shown:
         first = goal.token_limits[0]
         name = f"{first.metric} p{first.percentile}"
         seen = lambda load: load.tokens.seen(first) * 1000 if load.tokens is not None else load.p99_seconds * 1000  # noqa: E731
-        return _Shown(name=name, limit_ms=first.seconds * 1000, milliseconds=seen)
+        return _Shown(name=name, short=name, limit_ms=first.seconds * 1000, milliseconds=seen)
     percentile = goal.slo.percentile if goal.slo else 99
     field = f"p{percentile}_seconds"
     return _Shown(
         name=f"p{percentile} latency",
+        short=f"p{percentile}",
         limit_ms=goal.slo.seconds * 1000 if goal.slo else None,
         milliseconds=lambda load: float(getattr(load, field)) * 1000,
     )
@@ -96,7 +98,7 @@ def serving_picture(record: SearchRun, width: float) -> str:
     verified = _verified(record, shown)
     curves = {name: at for at, name in enumerate(dict.fromkeys(point.curve for point in points))}
     limit = shown.limit_ms
-    named = f"{shown.name} limit of {limit:g} ms" if limit is not None else ""
+    named = f"{shown.short} limit of {limit:g} ms" if limit is not None else ""
     top = legend(drawing, _items(curves, front, verified, named), width) + 24
     plane, ticks = _plane([*points, *verified], limit, Box(0, top, width - 16, height - 48))
     across, up = plane.across, plane.up

@@ -213,7 +213,7 @@ def test_a_faster_trial_that_does_not_fit_is_not_called_no_better() -> None:
     other = Plan.of(run.problem, fastest)
 
     def said(budget: Usd) -> str:
-        given = replace(run.problem, goal=replace(run.problem.goal, budget=budget))
+        given = replace(run.problem, goal=replace(run.problem.goal, budget=budget, deadline_seconds=None))
         return _worth(given, fastest, fits, fits, slowest, money=money)
 
     assert said(other.usd).endswith(
