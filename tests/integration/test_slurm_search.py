@@ -38,7 +38,7 @@ progress: {{steps: mlcd.steps}}
 checkpoints: true
 outputs: [model.pt, metrics.json]
 goal: {{minimize: time, budget: 2 USD}}
-search: {{strategy: heterbo, trial: {{minutes: 0.15, extension: 5, precision: 0.3}}}}
+search: {{work: kept, strategy: heterbo, trial: {{minutes: 0.15, extension: 5, precision: 0.3}}}}
 """
 
 SLOW_SCRIPT = """\
@@ -103,7 +103,7 @@ def test_a_search_and_its_training_go_through_sbatch(cluster: Cluster, tmp_path:
     trials = [(trial["config"]["instance"], trial["config"]["nodes"]) for trial in result["trials"]]
     assert {partition for partition, _ in trials} == {"small", "large"}
     assert ("large", 2) in trials
-    assert all(trial["measured"] is not None for trial in result["trials"])
+    assert all(trial["measured"] is not None for trial in result["trials"]), result["trials"]
 
     jobs = ended_jobs()
     leases = {path.name for path in home.glob("work/*/leases/*")}
