@@ -195,7 +195,7 @@ def run_job(job: CostJob, strategy: str, work: str, samples: float | None = None
     chosen = strategy_of(spec, job.seed)
     run = search_with(chosen, resolved.problem, resolved.cloud, name=strategy, seed=job.seed)
     best, best_usd, one_trial = best_run(resolved)
-    final = run.final if run.status is Status.DONE else None
+    final = (run.final or run.finished_trial) if run.status is Status.DONE else None
     tried = tuple((str(trial.config), trial.usd.dollars) for trial in run.history)
     row = CostRow(
         number=job.number,

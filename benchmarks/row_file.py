@@ -5,9 +5,9 @@ Rows are of the commit that measured them. Those of an older commit are used aga
 whole group is measured again.
 """
 
+import hashlib
 import json
 import math
-import random
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -70,7 +70,7 @@ class RowFile:
         """
         until = math.inf if minutes is None else time.monotonic() + 60 * minutes
         present, older = self._read(tasks)
-        samples = {each: self._sample(each, names) for each, names in _groups(older, self.group).items()}
+        samples = {each: self._sample(names) for each, names in _groups(older, self.group).items()}
         wanted = dict.fromkeys(name for sample in samples.values() for name in sample if name not in present)
         present |= self._measure(function, {name: tasks[name] for name in wanted}, jobs=jobs, until=until)
         both = [name for name in older if name in present]
@@ -106,10 +106,10 @@ class RowFile:
                 (present if made.code == self.code else older)[known["task"]] = made
         return present, older
 
-    def _sample(self, group: str, names: list[str]) -> list[str]:
-        """The same for the same rows and commit, so that a recording that was stopped goes on with it."""
+    def _sample(self, names: list[str]) -> list[str]:
+        """Random by the commit; it stays nearly the same when rows are added, so that little is measured twice."""
         count = min(max(math.ceil(SAMPLE_SHARE * len(names)), SAMPLE_LEAST), len(names))
-        return random.Random(f"{group}/{self.code}").sample(sorted(names), count)
+        return sorted(names, key=lambda name: hashlib.sha256(f"{self.code}/{name}".encode()).digest())[:count]
 
     def _measure(
         self,

@@ -142,3 +142,11 @@ def test_the_page_has_all_jobs_and_the_lengths_of_the_first_strategy() -> None:
     ]
     kept = [(s["strategy"], s["jobs"]) for s in economics.shown(rows)]
     assert kept == [("auto", "all"), ("auto", economics.LENGTHS[0][0]), ("heterbo", "all")]
+
+
+def test_a_job_that_its_trials_finished_is_paid_for_and_done() -> None:
+    job = next(job for job in economics.drawn(1, economics.RECORD_SEED))
+    row, run = economics.run_job(job, "heterbo", "kept")
+    assert run.final is None, "the trials did all of the work"
+    assert row.total_usd == run.total_usd.dollars
+    assert row.chosen is not None

@@ -112,6 +112,9 @@ def test_two_percent_of_a_large_group_are_measured_again(tmp_path: Path) -> None
     of_commit(path, "new").complete(square, many, jobs=1)
     assert len(calls) == 20
     assert sorted(calls) != list(range(20)), "not simply the first"
+    calls.clear()
+    of_commit(path, "new").complete(square, dict(list(many.items())[:500]), jobs=1)
+    assert len(calls) < 10, "a part of the tasks has nearly the same sample"
 
 
 def test_rows_of_uncommitted_code_are_not_used_again(tmp_path: Path) -> None:
