@@ -19,7 +19,7 @@ PATIENCE_SECONDS = 240.0
 """Timeout for workers; no assertion depends on it."""
 
 HOST = """
-import json, os, sys
+import atexit, json, os, sys, traceback
 import torch, torch._dynamo, mlcd.torch  # the second is what the first optimizer of a process imports
 for line in sys.stdin:
     pids = []
@@ -32,8 +32,18 @@ for line in sys.stdin:
             os.environ.update(worker["env"])
             os.chdir(worker["folder"])
             sys.argv[1:] = worker["arguments"]
-            exec(worker["script"], {"__name__": "__main__"})
-            sys.exit()
+            code, names = 0, {"__name__": "__main__"}
+            try:
+                exec(worker["script"], names)
+            except SystemExit as end:
+                code = end.code if isinstance(end.code, int) else int(end.code is not None)
+            except BaseException:
+                traceback.print_exc()
+                code = 1
+            atexit._run_exitfuncs()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code)  # one rendezvous store in four of a forked process waits for ever where it is destroyed
     print(json.dumps([os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) for pid in pids]), flush=True)
 """
 

@@ -155,7 +155,7 @@ class Goal:
     def serving_words(self, *, tokens: bool) -> str:
         """For serving, in words: `most requests per dollar with p99 within 50 ms`; `tokens` are counted or requests."""
         unit = "tokens" if tokens else "requests"
-        words = {"cost": f"most {unit} per dollar", "time": f"most {unit} per second"}[str(self.minimize)]
+        words = f"most {unit} per second" if self.minimize is Objective.TIME else f"most {unit} per dollar"
         if self.rate is not None:
             words = f"cheapest at {self.rate:g} requests/s"
         limits = [f"p{self.slo.percentile} within {latency_text(self.slo.seconds)}"] if self.slo is not None else []

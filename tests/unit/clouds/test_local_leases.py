@@ -29,6 +29,8 @@ from mlcd.problem import STOP_SECONDS
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
 PATIENCE_SECONDS = 60.0
+LEASE = f"mlcd-run-{os.getpid()}"
+"""Its own in every test process: leases of the product have a random part, and `down` ends what carries the name."""
 DAEMON = "cd {cwd} && (setsid env -i sleep 600.{mark} > /dev/null 2>&1 &) ; exit 0"
 """Forked twice, in a session of its own, without an environment: nothing but a control group connects it."""
 
@@ -89,7 +91,7 @@ def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_groups, "tracking_parents", tuple)
 
 
-def hold(home: Path, name: str = "mlcd-run-1") -> HeldLease:
+def hold(home: Path, name: str = LEASE) -> HeldLease:
     folder = home / "work" / "a-run" / "leases" / name
     folder.mkdir(parents=True)
     return LocalLeases(home, "local").hold(name, folder)
@@ -171,7 +173,7 @@ def test_bad_lease_files_of_jobs_are_no_hindrance(
         make(other / "lease.json")
     started = start(held, "sleep 600")
     abandon(held)
-    assert [row["lease"] for row in down(capsys, 0)["found"]] == ["mlcd-run-1"]
+    assert [row["lease"] for row in down(capsys, 0)["found"]] == [LEASE]
     assert started.wait() == -signal.SIGTERM
 
 
@@ -189,7 +191,7 @@ def test_bad_records_are_reported_and_the_others_are_ended(
         make(file)
     said = down(capsys, 1)
     assert started.wait() == -signal.SIGTERM
-    assert [(row["lease"], row["ended"]) for row in said["found"]] == [("mlcd-run-1", True)]
+    assert [(row["lease"], row["ended"]) for row in said["found"]] == [(LEASE, True)]
     assert {(row["what"], row["pid"]) for row in said["unproved"]} == {(str(file), None) for file in files}
     with_record = hold(home, "mlcd-run-3")  # and a run on this machine goes on
     with_record.leases.end_abandoned()
@@ -258,14 +260,14 @@ def test_a_record_that_is_not_proved_ends_nothing(
 ) -> None:
     held = hold(home)
     itself = LeaseRecord(
-        lease_id="mlcd-run-1",
+        lease_id=LEASE,
         cloud="local",
         folder=held.record.folder,
         owner=ProcessId(pid=2**22, started="1"),
         agents=(ProcessId.of(stranger.pid),),
         began_ticks=0,
     )
-    file = home / "leases" / "mlcd-run-1.json"
+    file = home / "leases" / f"{LEASE}.json"
     if how in ("changed", "made without the key"):
         data = json.loads(file.read_text())
         _other_pid(data["record"], stranger.pid)
@@ -278,7 +280,7 @@ def test_a_record_that_is_not_proved_ends_nothing(
         file = file.rename(file.with_name("mlcd-run-2.json"))
     elif how == "of another home":
         LeaseRecords(tmp_path / "other").save(itself)
-        file.write_bytes((tmp_path / "other" / "leases" / "mlcd-run-1.json").read_bytes())
+        file.write_bytes((tmp_path / "other" / "leases" / f"{LEASE}.json").read_bytes())
     else:
         LeaseRecords(home).save(itself)
         (home / "leases" / "key").unlink()
@@ -313,7 +315,7 @@ def test_a_damaged_key_hinders_no_new_lease(home: Path, damage: bytes) -> None:
     new = hold(home, "mlcd-run-2")
     proved, unproved = LeaseRecords(home).all()
     assert [record.lease_id for record in proved] == ["mlcd-run-2"]
-    assert list(unproved) == ["mlcd-run-1"]
+    assert list(unproved) == [LEASE]
     for held in (old, new):
         held.close()
 
@@ -344,7 +346,7 @@ def test_a_later_process_with_the_same_pid_is_not_the_agent(
 
 def test_the_name_alone_is_no_proof(home: Path, mark: str, no_groups: None, capsys: pytest.CaptureFixture[str]) -> None:
     """A process that carries the lease's name and started before the lease did is another one's."""
-    early = subprocess.Popen(["sleep", f"600.{mark}"], env={processes.TAG: "mlcd-run-1"})
+    early = subprocess.Popen(["sleep", f"600.{mark}"], env={processes.TAG: LEASE})
     ticks = processes.ticks_now()
     until(lambda: processes.ticks_now() > ticks + 2)
     held = hold(home)
@@ -362,9 +364,9 @@ def test_another_users_process_with_the_name_is_listed_only(
     home: Path, no_groups: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
     held = hold(home)
-    with subprocess.Popen(["sleep", "600"], env={processes.TAG: "mlcd-run-1"}, user=65534) as other:
+    with subprocess.Popen(["sleep", "600"], env={processes.TAG: LEASE}, user=65534) as other:
         abandon(held)
-        until(lambda: processes.user_of(other.pid) == 65534 and processes.tagged("mlcd-run-1"))
+        until(lambda: processes.user_of(other.pid) == 65534 and processes.tagged(LEASE))
         (row,) = down(capsys, 1)["unproved"]
         assert other.poll() is None
         assert row["pid"] == other.pid
@@ -384,11 +386,11 @@ def test_a_record_of_another_machine_or_boot_names_no_process(
     assert down(capsys, 0)["found"] == []
     assert stranger.poll() is None
     held.leases.end_abandoned()
-    assert held.leases.records.get("mlcd-run-1") == elsewhere  # it may be in use there
+    assert held.leases.records.get(LEASE) == elsewhere  # it may be in use there
     rebooted = replace(elsewhere, host=held.record.host, machine=f"{held.record.host} another-boot pid:[1]")
     held.leases.records.save(rebooted)
     held.leases.end_abandoned()
-    assert held.leases.records.get("mlcd-run-1") is None
+    assert held.leases.records.get(LEASE) is None
 
 
 def test_what_a_running_mlcd_holds_is_in_use(home: Path, no_groups: None) -> None:
@@ -399,7 +401,7 @@ def test_what_a_running_mlcd_holds_is_in_use(home: Path, no_groups: None) -> Non
     assert len(held.leases.leftovers()) == 1
     held.close()
     assert held.leases.leftovers() == ()
-    assert held.leases.records.get("mlcd-run-1") is None
+    assert held.leases.records.get(LEASE) is None
 
 
 # ---- daemons without an environment, mlcd and agent killed at once
@@ -420,7 +422,7 @@ def test_a_group_finds_what_left_its_session_and_its_environment(
     assert [row["ended"] for row in said["found"]] == [True]
     assert running(mark) == []
     assert not [folder for folder in map(Path, held.record.groups) if folder.exists()]
-    assert held.leases.records.get("mlcd-run-1") is None
+    assert held.leases.records.get(LEASE) is None
 
 
 def test_nothing_of_a_killed_lease_stays_when_its_processes_ended_themselves(
@@ -431,7 +433,7 @@ def test_nothing_of_a_killed_lease_stays_when_its_processes_ended_themselves(
     abandon(held)
     assert down(capsys, 0)["found"] == []
     assert not [folder for folder in map(Path, held.record.groups) if folder.exists()]
-    assert held.leases.records.get("mlcd-run-1") is None
+    assert held.leases.records.get(LEASE) is None
 
 
 def test_a_group_ends_what_is_paused_and_what_made_groups_of_its_own(home: Path, mark: str, groups: None) -> None:
@@ -491,7 +493,7 @@ def test_without_groups_what_may_be_the_leases_is_listed_and_not_ended(
     until(lambda: not running(mark))
     assert down(capsys, 0)["unproved"] == []
     held.leases.end_abandoned()
-    assert held.leases.records.get("mlcd-run-1") is None
+    assert held.leases.records.get(LEASE) is None
 
 
 def test_groups_that_cannot_be_created_are_not_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -550,9 +552,9 @@ def test_a_job_that_starts_processes_as_fast_as_they_end_is_not_waited_for(
 def test_what_resists_the_agents_is_killed_at_once(home: Path, mark: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A budget keeps time back for one request to end and the kill after it, not for a second request."""
     monkeypatch.setattr(local, "AGENT_END_SECONDS", 0.1)
-    folder = home / "work" / "a-run" / "leases" / "mlcd-run-1"
+    folder = home / "work" / "a-run" / "leases" / LEASE
     (folder / "node-0").mkdir(parents=True)
-    order = NodeOrder(lease_id="mlcd-run-1", instance="local.1", count=1, folder=folder, seconds=60.0)
+    order = NodeOrder(lease_id=LEASE, instance="local.1", count=1, folder=folder, seconds=60.0)
     nodes = Local(home).start(order)
     assert isinstance(nodes, LocalNodes)
     start(nodes.held, f"trap '' TERM; sleep 600.{mark} & wait; wait")
