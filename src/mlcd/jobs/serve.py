@@ -146,6 +146,7 @@ def _prepare_command(
 ) -> PreparedServing:
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder)
+    spec = job.spec
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,

@@ -30,8 +30,11 @@ class ServePaceJson:
 
     concurrency: Annotated[Amount, "requests in flight, on average"]
     output_tokens_per_second: Amount
+    requests_per_second: Annotated[Amount, "that ended within the time; 0 in runs of earlier versions"]
+    good_per_second: Annotated[Amount, "of them, those that kept every limit by themselves"]
     ttft_p95_seconds: Annotated[Seconds, "time to first token"]
     tpot_p95_seconds: Annotated[Seconds, "time per output token"]
+    e2e_p95_seconds: Annotated[Seconds, "the whole request; 0 in runs of earlier versions"]
     kept: Annotated[bool, "whether every limit was kept"]
 
 
@@ -49,6 +52,8 @@ class ServeTokensJson:
     ttft_seconds: Annotated[tuple[Seconds, ...], "time to first token"]
     tpot_seconds: Annotated[tuple[Seconds, ...], "time per output token after the first"]
     e2e_seconds: Annotated[tuple[Seconds, ...], "the whole request"]
+    gaps_seconds: Annotated[tuple[Seconds, ...] | None, "between two pieces of an answer; null in older runs"]
+    counted: Annotated[str, "how tokens were counted, in words"]
     front: Annotated[tuple[ServePaceJson, ...], "every pace that was tried, in order"]
 
 
@@ -121,6 +126,9 @@ class ServeChoiceJson:
     usd_per_million_requests: Money
     usd_per_million_output_tokens: Annotated[Money | None, "of a language model; null for others"]
     most_in_flight: Annotated[Amount | None, "of a language model: the requests in flight at its measured rate"]
+    queueing_seconds: Annotated[
+        tuple[Seconds, ...] | None, "of a language model: p50, p95, p99 of ttft beyond that of a request alone"
+    ]
     verified_seconds: Annotated[Seconds | None, "null: not verified"]
     load: ServeLoadJson
 

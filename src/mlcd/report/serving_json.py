@@ -93,9 +93,20 @@ def _load(load: Load | None) -> ServeLoadJson | None:
 def _tokens(tokens: TokenLoad | None) -> ServeTokensJson | None:
     if tokens is None:
         return None
-    times = {"ttft_seconds": tokens.ttft, "tpot_seconds": tokens.tpot, "e2e_seconds": tokens.e2e}
+    times = {
+        "ttft_seconds": tokens.ttft,
+        "tpot_seconds": tokens.tpot,
+        "e2e_seconds": tokens.e2e,
+        "gaps_seconds": tokens.gaps,
+    }
     front = tuple(
-        copied(ServePaceJson, point, ttft_p95_seconds=point.ttft_p95, tpot_p95_seconds=point.tpot_p95)
+        copied(
+            ServePaceJson,
+            point,
+            ttft_p95_seconds=point.ttft_p95,
+            tpot_p95_seconds=point.tpot_p95,
+            e2e_p95_seconds=point.e2e_p95,
+        )
         for point in tokens.front
     )
     return copied(ServeTokensJson, tokens, **times, front=front)

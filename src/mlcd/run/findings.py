@@ -16,6 +16,9 @@ from mlcd.units import Usd
 Z95 = 1.96
 """Standard deviations on each side of the mean in a 95% interval."""
 
+MOST_ALONE = 1.5
+"""Requests in flight, on average, up to which a request counts as alone on the server."""
+
 EXACT = 1e-6
 """Times that differ by a smaller fraction are shown as one value: a measured table has no noise, only rounding."""
 
@@ -318,6 +321,16 @@ class ServingChoice:
         """Of a language model: the requests in flight with which its load test held its rate."""
         kept = [point for point in self.front if point.kept]
         return max(kept, key=lambda point: point.output_tokens_per_second).concurrency if kept else None
+
+    @property
+    def queueing_seconds(self) -> tuple[float, float, float] | None:
+        """Of a language model: p50, p95 and p99 of the time to first token, beyond the median of a request alone."""
+        tokens = self.load.tokens
+        alone = [point.ttft_p50 for point in self.front if 0 < point.concurrency < MOST_ALONE and point.ttft_p50 > 0]
+        if tokens is None or not alone:
+            return None
+        p50, p95, p99 = (max(seconds - alone[0], 0.0) for seconds in tokens.ttft)
+        return p50, p95, p99
 
     @property
     def usd_per_million_output_tokens(self) -> Usd | None:
