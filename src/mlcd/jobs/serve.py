@@ -13,6 +13,7 @@ from mlcd.deciders.verification import VerificationDecider
 from mlcd.engine.serving import LoadTestPerformer
 from mlcd.errors import BadInput, ProviderError, nearest
 from mlcd.extras import require
+from mlcd.jobs.load_files import day_rates
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
 from mlcd.jobs.served_model import read_model
@@ -81,6 +82,7 @@ def prepare(
         scenario=str(spec.scenario),
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
+        profile=day_rates(spec),
         resemblance=resemblance(known, model.target) if known is not None and model.target is not None else None,
         notes=notes,
     )
@@ -163,6 +165,7 @@ def _prepare_command(
         scenario=CHAT,
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
+        profile=day_rates(spec),
     )
     return _prepared(
         spec,

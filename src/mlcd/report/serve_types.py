@@ -134,6 +134,33 @@ class ServeChoiceJson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServeChangeJson:
+    """What a simulated queue shows when the traffic of an hour begins."""
+
+    hour: Annotated[Count, "of the profile, from 0"]
+    requests_per_second: Annotated[tuple[Amount, ...], "before and after"]
+    replicas: Annotated[tuple[Count, ...], "before and after"]
+    broken: Annotated[tuple[str, ...], "limits that are broken, in words; empty: all are kept"]
+    late_broken: Annotated[tuple[str, ...], "the same if replicas follow the traffic"]
+    wait_p99_seconds: Annotated[Seconds, "for a replica that takes a request"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeDayJson:
+    """Replicas for traffic that changes by the hour; computed from what was measured of one replica."""
+
+    hourly_requests_per_second: tuple[Amount, ...]
+    replicas: Annotated[tuple[Count, ...], "of every hour"]
+    replica_requests_per_second: Annotated[Amount, "what one replica holds"]
+    start_seconds: Annotated[Seconds, "how much earlier than its hour a replica is started"]
+    follow_seconds: Annotated[Seconds, "how late replicas are that follow the traffic"]
+    usd_per_day: Money
+    fixed_replicas: Annotated[Count, "as many as the busiest hour needs"]
+    fixed_usd_per_day: Annotated[Money, "with so many all the time"]
+    changes: Annotated[tuple[ServeChangeJson, ...], "the replay"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeModelJson:
     """A known model."""
 
@@ -249,6 +276,7 @@ class ServeJson:
     untried: Annotated[Count, "configurations that were not tried"]
     stopped: Annotated[str, "why the search ended"]
     choice: Annotated[ServeChoiceJson | None, "what is recommended"]
+    day: Annotated[ServeDayJson | None, "replicas by the hour, if the job has a profile of its traffic"]
     nearest: Annotated[ServeRejectedJson | None, "the nearest miss, if nothing meets the goal"]
     ways_out: Annotated[tuple[str, ...], "limits under which something would fit"]
     resembles: Annotated[ServeResemblesJson | None, "known models that the model resembles"]

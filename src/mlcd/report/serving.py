@@ -8,7 +8,7 @@ from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, text
 from mlcd.report.thinning import MOST_LINES, ends, left_out_text
 from mlcd.report.wording import plural, speed_text
 from mlcd.run.attempt import Ending
-from mlcd.run.findings import RejectedConfig, ServingChoice
+from mlcd.run.findings import Change, DayPlan, RejectedConfig, ServingChoice
 from mlcd.run.header import CHAT
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
@@ -21,6 +21,7 @@ def serving_verdict(record: SearchRun, *, width: int | None = None, colour: bool
     parts: list[Sequence[Item]] = [
         _answer(record),
         _paces(choice) if choice else [],
+        _day(record),
         _known(record),
         _receipt(record),
         _others(record),
@@ -141,6 +142,62 @@ def _paces(choice: ServingChoice) -> list[Item]:
         for point in sorted(choice.front, key=lambda point: point.concurrency)
     ]
     return [Rows(rows=[heads, *rows], align=">>>><")]
+
+
+def _day(record: SearchRun) -> list[Item]:
+    """Replicas by the hour, and what they cost."""
+    day = record.serve_findings.day
+    if day is None:
+        return []
+    spans = _spans(day)
+    rows = [["Replicas by the hour", "busiest requests/s", "replicas"]]
+    rows += [
+        [f"  {first} to {last}", speed_text(busiest), str(count)] for first, last, busiest, count in spans[:MOST_LINES]
+    ]
+    more = len(spans) - MOST_LINES
+    items: list[Item] = [Rows(rows=rows, align="<>>")]
+    items += [Line(f"  and {more} more spans: mlcd show {record.run_id} -o json has all")] if more > 0 else []
+    return [*items, *(Line(f"  {line}", is_wrapped=True) for line in day_lines(day))]
+
+
+def _spans(day: DayPlan) -> list[tuple[int, int, float, int]]:
+    """(first hour, hour after the last, busiest rate, replicas) of hours with as many replicas."""
+    found: list[tuple[int, int, float, int]] = []
+    for hour, (rate, count) in enumerate(zip(day.rates, day.replicas, strict=True)):
+        if found and found[-1][3] == count:
+            first, _, busiest, _ = found[-1]
+            found[-1] = (first, hour + 1, max(busiest, rate), count)
+        else:
+            found.append((hour, hour + 1, rate, count))
+    return found
+
+
+def day_lines(day: DayPlan) -> list[str]:
+    """What replicas by the hour cost, and whether the limits hold when they change."""
+    saved = 1 - day.usd.dollars / day.fixed_usd.dollars if day.fixed_usd.dollars > 0 else 0.0
+    price = (
+        f"{day.usd_per_day} a day, {saved:.0%} less than {plural(day.fixed_replicas, 'replica')} all the time"
+        f" ({day.fixed_usd_per_day}). A replica is started {format_seconds(day.start_seconds)} before its hour, as long"
+        " as a server took to become ready, and paid for from then."
+    )
+    lines = [price]
+    count, broken, late = plural(len(day.changes), "change"), day.broken, day.late_broken
+    if not day.changes:
+        return lines
+    held = "the limits hold" if not broken else f"a limit is broken at {plural(len(broken), 'change')}"
+    hours = f" ({', '.join(_change_text(change) for change in broken[:3])})" if broken else ""
+    lines.append(
+        f"Replayed at {count} of traffic, computed with the measured rates and latencies of one replica: {held}{hours}."
+    )
+    words = f"they are broken at {plural(len(late), 'change')}" if late else "they hold"
+    lines.append(
+        f"With an autoscaler that only follows the traffic, {format_seconds(day.follow_seconds)} late, {words}."
+    )
+    return lines
+
+
+def _change_text(change: Change) -> str:
+    return f"hour {change.hour}: {', '.join(change.broken)}"
 
 
 def format_how(record: SearchRun, choice: ServingChoice) -> str:

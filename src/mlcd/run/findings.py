@@ -341,6 +341,77 @@ class ServingChoice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a simulated queue shows after the traffic of one hour follows that of another.
+
+    hour            of the profile, from 0, whose traffic begins
+    rates, replicas  before and after
+    broken          limits that are broken, in words; empty: all are kept
+    late_broken     the same where replicas follow the traffic instead of being started ahead of it
+    wait_p99_seconds  what requests wait for a replica that takes them
+    """
+
+    hour: int
+    rates: tuple[float, float]
+    replicas: tuple[int, int]
+    broken: tuple[str, ...] = ()
+    late_broken: tuple[str, ...] = ()
+    wait_p99_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayPlan:
+    """Replicas of the choice for traffic that changes by the hour. Computed from what was measured of one replica.
+
+    rates           requests a second of every hour
+    replicas        that serve in every hour
+    start_seconds   how long a replica takes until it serves, as measured; it is started so much earlier, and paid for
+    usd             of all hours; fixed_usd: with as many replicas as the busiest hour needs, all the time
+    changes         the replay of the hours at which traffic or replicas change most
+    follow_seconds  how late replicas are that follow the traffic: what it takes to notice it, and to start
+    """
+
+    rates: tuple[float, ...]
+    replicas: tuple[int, ...]
+    replica_requests_per_second: float
+    start_seconds: float
+    usd: Usd
+    fixed_usd: Usd
+    changes: tuple[Change, ...]
+    follow_seconds: float
+
+    @property
+    def fixed_replicas(self) -> int:
+        """As many as the busiest hour needs."""
+        return max(self.replicas)
+
+    @property
+    def days(self) -> float:
+        """How long the profile is."""
+        return len(self.rates) / 24
+
+    @property
+    def usd_per_day(self) -> Usd:
+        """With the replicas of every hour."""
+        return Usd.of(f"{self.usd.dollars / self.days:.6f}")
+
+    @property
+    def fixed_usd_per_day(self) -> Usd:
+        """With as many as the busiest hour needs, all the time."""
+        return Usd.of(f"{self.fixed_usd.dollars / self.days:.6f}")
+
+    @property
+    def broken(self) -> tuple[Change, ...]:
+        """The changes at which a limit is broken."""
+        return tuple(change for change in self.changes if change.broken)
+
+    @property
+    def late_broken(self) -> tuple[Change, ...]:
+        """The changes at which a limit is broken if replicas follow the traffic."""
+        return tuple(change for change in self.changes if change.late_broken)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ServeFindings:
     """Findings of a serving run.
 
@@ -349,6 +420,7 @@ class ServeFindings:
     nearest_miss  the nearest of those that do not meet the goal; None if all meet it, or nothing was measured
     met           numbers of the trials that met the goal
     untried       how many configurations were never tried
+    day           replicas of the choice by the hour; None without a profile of the traffic, or without a choice
     """
 
     receipt: Receipt
@@ -357,6 +429,7 @@ class ServeFindings:
     nearest_miss: RejectedConfig | None
     met: tuple[int, ...]
     untried: int
+    day: DayPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -212,6 +212,7 @@ _LOAD = FieldTable(
         "rate": Field(read=rate),
         "headroom": Field(read=number(least=0, below=1)),
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
+        "profile": Field(read=line_of_text),
     },
 )
 
@@ -221,6 +222,7 @@ _TOKEN_LOAD = FieldTable(
         "input_tokens": Field(read=lengths),
         "output_tokens": Field(read=lengths),
         "trace": Field(read=line_of_text),
+        "profile": Field(read=line_of_text),
         "arrivals": Field(read=_arrivals, into="is_open"),
         "rate": Field(read=rate),
         "shared_tokens": Field(read=lambda node: node.whole(Bounds(least=0, most=TOKENS.most))),
@@ -345,8 +347,8 @@ def _checked(spec: ServeSpec) -> ServeSpec:
             problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
             raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
         spec = replace(spec, goal=replace(goal, rate=load.rate))
-    if "goal.minimize" in spec.places and spec.goal.rate is None and not load.trace:
-        form = "goal.rate such as 500/s" + (", or load.trace" if spec.server is not None else "")
+    if "goal.minimize" in spec.places and spec.goal.rate is None and not (load.trace or load.profile):
+        form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
         raise spec.error("goal", "minimize: cost needs the rate to hold", allowed=form)
     if spec.server is not None:
         return _checked_server(spec)

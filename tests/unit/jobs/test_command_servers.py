@@ -40,6 +40,10 @@ TRACES = {
     "negative.csv": HEADS + "-1,5,5\n",
     "huge.csv": HEADS + "1,5,1e9\n",
     "still.csv": HEADS + "1,5,5\n1,5,5\n",
+    "day.csv": "hour,requests_per_second\n" + "".join(f"{hour},{25 if hour > 7 else 2}\n" for hour in range(24)),
+    "short.csv": "requests_per_second\n1\n2\n",
+    "idle.csv": "requests_per_second\n" + "0\n" * 24,
+    "minus.csv": "requests_per_second\n" + "1\n" * 23 + "-3\n",
 }
 
 
@@ -126,6 +130,11 @@ def test_the_fields_of_a_command() -> None:
         ({"load": {"trace": "good.csv", "arrivals": "random"}}, "load.arrivals.*conflicts with load.trace"),
         ({"load": {"trace": "good.csv", "shared_tokens": 50}}, "load.shared_tokens.*shortest prompt"),
         ({"goal": {"minimize": "cost"}}, "goal.*needs the rate to hold.*load.trace"),
+        ({"load": {"profile": "none.csv"}}, "load.profile.*no such file.*requests_per_second"),
+        ({"load": {"profile": "short.csv"}}, "load.profile.*has 2 rows after its first line, and needs 24 or more"),
+        ({"load": {"profile": "idle.csv"}}, "load.profile.*no hour with requests"),
+        ({"load": {"profile": "minus.csv"}}, "load.profile.*line 25: requests_per_second is -3, and must be 0 to"),
+        ({"load": {"profile": "good.csv"}}, "load.profile.*has no column requests_per_second"),
         ({"load": {"input_tokens": 4, "shared_tokens": 9}}, "shared_tokens"),
         ({"load": {"concurrency": 10**9}}, "concurrency"),
         ({"search": {"strategy": "falcon"}}, "falcon needs tables"),
@@ -229,13 +238,18 @@ def test_a_trace_gives_lengths_and_the_rate_to_hold(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "load", [{"trace": "good.csv"}, {"arrivals": "random", "input_tokens": {"mean": 16, "std": 4}, "output_tokens": 8}]
+    "load",
+    [
+        {"trace": "good.csv", "profile": "day.csv"},
+        {"arrivals": "random", "input_tokens": {"mean": 16, "std": 4}, "output_tokens": 8},
+    ],
 )
 def test_a_search_with_a_trace_and_with_random_arrivals(
     load: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Callable[..., Answer]
 ) -> None:
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
-    (tmp_path / "good.csv").write_text(TRACES["good.csv"])
+    for name in ("good.csv", "day.csv"):
+        (tmp_path / name).write_text(TRACES[name])
     file = tmp_path / "job.yaml"
     limits = {"slo": {"ttft_p95": "1s", "e2e_p95": "2s"}}
     goal = {"minimize": "cost", **limits} if "trace" in load else {"maximize": "rate", **limits}
@@ -246,18 +260,31 @@ def test_a_search_with_a_trace_and_with_random_arrivals(
     choice = result["choice"]
     tokens = choice["load"]["tokens"]
     assert tokens["good_per_second"] > 0
-    assert tokens["gaps_seconds"][0] == pytest.approx(0.005, abs=0.004)
+    assert tokens["gaps_seconds"][2] > 0.004, "of 5 ms; where the machine is busy, some come together"
     assert "no folder of the model" in tokens["counted"]
     front = result["trials"][0]["measured"]["load"]["tokens"]["front"]
     if "trace" in load:
         assert choice["requests_per_second"] == pytest.approx(10.0)
         assert tokens["output_tokens"] == pytest.approx(6.0, abs=0.5)
         assert choice["queueing_seconds"][0] < 0.05
+        day = result["day"]
+        assert day["replicas"] == [1] * 8 + [3] * 16, "of 10 requests/s each"
+        assert day["usd_per_day"] < day["fixed_usd_per_day"]
+        assert [change["hour"] for change in day["changes"]] == [0, 8]
+        assert "8 to 24" in run_cli("show").stdout
+        assert run_cli("report", "--picture", "day", "--out", str(tmp_path / "day.svg")).exit_code == 0
     else:
         assert len(front) == 5, "four rates, and the best again"
         rates = [point["requests_per_second"] for point in front]
         assert rates[1] > rates[0], "the first was held"
         assert choice["requests_per_second"] < 50
+    for name in ("tokens", "rates"):
+        assert run_cli("report", "--picture", name, "--out", str(tmp_path / f"{name}.svg")).exit_code == 0
+        assert "chosen: SLOTS=4" in (tmp_path / f"{name}.svg").read_text()
+    page = tmp_path / "page.html"
+    assert run_cli("report", "--out", str(page)).exit_code == 0
+    assert "Tokens against the first token" in page.read_text()
+    assert ("Replicas by the hour" in page.read_text()) == ("trace" in load)
     shown = run_cli("show").stdout
     assert "gaps between pieces" in shown
     assert "the concurrency to run at" in shown
