@@ -19,6 +19,8 @@ TOKEN_LIMITS = tuple(f"{metric}_p{percent}" for metric in ChatMetric for percent
 MOST_VALUES = 1000
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GIVEN = ("MODEL", "PORT", "HOST")
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:-]{0,254}")
+_IMAGE_FORM = "a name such as vllm/vllm-openai:latest"
 _PATH_FORM = "a path such as /health"
 
 
@@ -27,6 +29,14 @@ def path(node: YamlNode) -> str:
     text = node.line_of_text(allowed=_PATH_FORM)
     if not text.startswith("/") or any(not "!" <= letter <= "~" for letter in text):
         raise node.error("is not a path", allowed=_PATH_FORM)
+    return text
+
+
+def image(node: YamlNode) -> str:
+    """The name of a container image, such as vllm/vllm-openai:v0.11.0."""
+    text = node.line_of_text(allowed=_IMAGE_FORM)
+    if not _IMAGE.fullmatch(text):
+        raise node.error("is not the name of a container image", allowed=_IMAGE_FORM)
     return text
 
 
@@ -46,6 +56,7 @@ SERVER = FieldTable(
         "path": Field(read=path),
         "name": Field(read=line_of_text, into="served_name"),
         "body": Field(read=body),
+        "image": Field(read=image),
     },
     later={"envs": "export them before mlcd is started: the server inherits its environment", "setup": ""},
 )
