@@ -18,7 +18,7 @@ def stages(*given: tuple[float, float, int]) -> list[Stage]:
 def test_rates_between_and_beyond_what_was_measured() -> None:
     assert [SHARED.rate(n) for n in (0.5, 1, 4.5, 8, 99)] == [0.5, 1.0, 2.5, 4.0, 4.0]
     for wrong in ({"in_flight": (2.0, 1.0)}, {"requests_per_second": (1.0, 0.0)}, {"most_in_flight": 0}):
-        with pytest.raises(ValueError, match="rise|needs a rate"):
+        with pytest.raises(ValueError, match=r"rise|needs a rate"):
             Curve(**{"in_flight": (1.0, 2.0), "requests_per_second": (1.0, 2.0), "most_in_flight": 2, **wrong})  # type: ignore[arg-type]
 
 
