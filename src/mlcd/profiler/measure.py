@@ -227,11 +227,19 @@ class _Watch:
         if self.hung:
             return True
         if point.seconds < self.policy.planned_seconds(self.nodes):
-            return False
+            return self._is_known(point)
         speed = steady_speed(self.points)
         imprecise = speed is None or 1.96 * speed.relative_error > self.policy.precision
         self.extended = self.extended or imprecise
         return not imprecise
+
+    def _is_known(self, point: JobProgress) -> bool:
+        """Whether the speed is known well enough before the planned time is over."""
+        if point.seconds - self.startup_seconds < self.policy.least_seconds(self.nodes):
+            return False
+        speed = steady_speed(self.points)
+        enough = speed is not None and speed.points >= BATCH_MEANS
+        return enough and 1.96 * speed.relative_error <= self.policy.known_precision
 
 
 def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:

@@ -13,7 +13,7 @@ from mlcd.search.auto_settings import AutoSettings
 from mlcd.search.beside import after_a_trial
 from mlcd.search.candidates import chance_to_run, open_rows
 from mlcd.search.choice_now import choice_now
-from mlcd.search.net_value import NetValues, Setting, money_for_search, net_values
+from mlcd.search.net_value import NetValues, Setting, expected_trial_seconds, money_for_search, net_values
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.search.wording import amount, ending
 from mlcd.trial.plan import Remaining
@@ -42,6 +42,11 @@ class Auto(MeasuredStrategy):
         """See Watching."""
         return self.settings.watched
 
+    @property
+    def least_trial(self) -> float:
+        """See EndsTrials."""
+        return self.settings.least_trial
+
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The best by net value. Each one assumes that those before it go as expected."""
         count = min(count, MOST_IN_A_ROUND)
@@ -57,11 +62,12 @@ class Auto(MeasuredStrategy):
             settings=self.settings,
             now=now,
             runs=chance_to_run(problem, history, self.settings.failed_share),
+            trial_seconds=expected_trial_seconds(problem, history),
         )
         if not history.measured and level is None:
             return self._first_looks(setting, model, candidates, count)
         picks: list[Suggestion] = []
-        prices = problem.planned_trial_seconds * problem.dollars_per_second
+        prices = setting.trial_seconds * problem.dollars_per_second
         round_usd = self._round_usd(setting, model, candidates)
         while len(picks) < count and candidates.any():
             values = net_values(setting, model, candidates)
@@ -133,7 +139,7 @@ class Auto(MeasuredStrategy):
     def _after(self, setting: Setting, model: MixedModel, row: int) -> Setting:
         """The setting for the next trial of the same round, after one of `row`."""
         problem = setting.problem
-        seconds = max(setting.round_seconds, float(problem.planned_trial_seconds[row]))
+        seconds = max(setting.round_seconds, float(setting.trial_seconds[row]))
         target = setting.target
         if self.settings.round_target and setting.now is not None:
             scale = setting.goal.scale(problem.dollars_per_second)[row]
