@@ -310,6 +310,11 @@ class JobLease:
         seen = replace(self._source.seen, log_lines=len(lines), last_line=last_line(log))
         return hidden(silence_text(self.job.progress, seen), {**self.job.secrets, **self.job.envs})
 
+    def has_done_all(self) -> bool:
+        """See mlcd.clouds.provider.KnowsItsWork."""
+        is_known = self.job.target is not None or (self.job.samples or self.total_samples) is not None
+        return is_known and self._did_all()
+
     def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a real job knows its own progress
         """Ask the job to save, wait for that within the authorised time, fetch everything, give the nodes back.
 
@@ -327,6 +332,8 @@ class JobLease:
                     if self.nodes.state() is NodesState.ENDED:
                         break
                 time.sleep(POLL_SECONDS)
+            if self.has_done_all():  # one with work to do also exits with success when it is asked to stop
+                self._ended_by_itself = self._ended_by_itself or self._has_succeeded()
         used, elapsed = self.nodes.used_seconds(), self.elapsed_seconds
         problems = self._fetch_results()
         self.nodes.release()

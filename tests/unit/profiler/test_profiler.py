@@ -1,3 +1,4 @@
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -159,6 +160,25 @@ def test_a_hang_is_ended_by_the_watchdog() -> None:
     # the last sample came at 50 + 19 x 10 s
     assert trial.seconds == 240 + 120
     assert trial.usd == PRICE.for_seconds(360)
+
+
+class _Done(ScriptedLease):
+    """A lease whose job has done all of its work when its samples no longer rise, and writes its results."""
+
+    def has_done_all(self) -> bool:
+        return True
+
+
+def test_a_job_that_has_done_all_of_its_work_is_not_hung_while_it_writes_its_results() -> None:
+    lease = endless(lambda i: 20.0 if i < 20 else 0.0)
+    trial = measurement(_Done([*itertools.islice(map(lease.tail, itertools.count()), 60)]))  # type: ignore[arg-type]
+    assert trial.samples_per_second == pytest.approx(20)
+    assert trial.seconds == 640  # the job ended by itself, after 50 + 59 x 10 s
+
+
+def test_a_job_that_never_ends_after_its_work_is_ended_with_the_trial_and_measured() -> None:
+    trial = measurement(_Done([], tail=endless(lambda i: 20.0 if i < 20 else 0.0).tail))
+    assert trial.seconds == 900
 
 
 def test_slow_steps_are_no_hang() -> None:

@@ -103,6 +103,15 @@ def test_a_real_run_does_not_say_simulated() -> None:
     assert "SIMULATED" not in verdict_of(no_limit_run())
 
 
+def test_a_real_training_without_outputs_says_that_nothing_was_brought_back() -> None:
+    real = no_limit_run()
+    assert "Outputs: none: `outputs` in the job file is empty" in verdict_of(real)
+    assert "Outputs: none" not in verdict_of(budget_run())
+    kept = verdict_of(replace(real, outputs="/home/outputs"))
+    assert "Outputs: /home/outputs" in kept
+    assert "Outputs: none" not in kept
+
+
 def test_a_replayed_run_says_so_and_speaks_of_the_jobs_time() -> None:
     text = verdict_of(replayed_run())
     assert text.startswith("REPLAYED: times and prices are those of the measured table scout;")
