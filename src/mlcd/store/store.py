@@ -40,7 +40,7 @@ from mlcd.store.step_rows import call_from, call_row, ended_row, started_row, st
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
-from mlcd.untrusted import Malformed, delete_tree
+from mlcd.untrusted import Malformed, delete_tree, is_utf8
 
 __all__ = ["FILE", "SCHEMA", "RunSummary", "Store", "create_tables", "home"]
 
@@ -428,7 +428,7 @@ class Store:
     def _run_row(self, run_id: str) -> dict[str, object]:
         """What was recorded when it started. Raises StoreError where a row of the run is missing in any table."""
         with self._explained(run_id):
-            row = self._last("SELECT * FROM runs WHERE run_id = ?", run_id)
+            row = self._last("SELECT * FROM runs WHERE run_id = ?", run_id) if is_utf8(run_id) else None
             if row is not None:
                 check_rows(self._db, run_id)
                 return row

@@ -13,7 +13,7 @@ only: nodes use it too.
 from mlcd.untrusted.copying import check_tree, check_way, copy_tree, delete_tree, inside
 from mlcd.untrusted.files import Tail, last_line, last_lines, read_bytes, read_json
 from mlcd.untrusted.paths import expanded, read_named
-from mlcd.untrusted.text import hidden, on_one_line, printable, whole_number
+from mlcd.untrusted.text import hidden, is_utf8, on_one_line, printable, whole_number
 from mlcd.untrusted.values import Fields, Malformed, NotJson, TooLarge, parse_json
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "expanded",
     "hidden",
     "inside",
+    "is_utf8",
     "last_line",
     "last_lines",
     "on_one_line",

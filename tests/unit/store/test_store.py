@@ -344,6 +344,8 @@ def test_the_newest_run_comes_first_and_part_of_a_name_is_enough(store: Store) -
         store.load("zzz")
     with pytest.raises(BadInput, match="did you mean 'resnet-ab2'"):
         store.spec("resmet-ab2")
+    with pytest.raises(BadInput, match="there is no run"):
+        store.kind("\udcff\udcfe")
 
 
 def test_runs_are_listed_by_when_they_began_and_found_by_how_their_name_begins(store: Store) -> None:
