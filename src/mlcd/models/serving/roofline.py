@@ -57,6 +57,8 @@ MEMORY_SHARE = 0.9
 """Of a GPU's memory that a server uses for weights and cache: the default of vLLM and TGI."""
 MODEL_WEIGHT = 16.0
 """A known model counts as so many independent measurements: those of one model have errors in common."""
+LENGTHS_DEVIATION = 0.5
+"""Of ln of how many requests the cache holds: lengths vary, so that some wait before a cache for mean lengths is full."""
 OUTLIER = 0.2
 """Residuals of ln seconds beyond this count linearly: a server that ran out of cache says nothing about the factors."""
 
@@ -115,7 +117,7 @@ def log_seconds(model: LanguageModel, settings: Sequence[Setting], lengths: Toke
     rows = np.array([terms(model, setting, lengths) for setting in settings]).reshape(len(settings), len(FACTORS))
     held = np.array([max(held_requests(model, setting.machine, lengths), 1.0) for setting in settings])
     users = np.array([setting.users for setting in settings])
-    waits = np.maximum(np.log(users / held), 0.0)
+    waits = LENGTHS_DEVIATION * np.log1p((users / held) ** (1 / LENGTHS_DEVIATION))
     return np.asarray(np.log(lengths.output_tokens * (rows @ np.exp(log_factors))) + waits)
 
 

@@ -12,7 +12,6 @@ from mlcd.models.knob_gp import Columns
 from mlcd.models.serving.gaussian import Belief, matern
 from mlcd.models.serving.language import KNOBS, UNDESCRIBED_LEVEL, LanguagePrior, language_prior
 from mlcd.problem import Problem
-from mlcd.search.acquisition import pandora_index
 from mlcd.search.serving.auto_settings import ServingAutoSettings
 from mlcd.search.serving.falcon_settings import FalconTransferSettings
 from mlcd.search.serving.falcon_transfer import operator_prior
@@ -74,18 +73,14 @@ class ServingAuto(PosteriorStrategy):
         return np.asarray(worth.gain > worth.best * np.maximum(self._price_shares(problem, worth), self.settings.gain))
 
     def pick(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> tuple[int, str]:
-        """The best for its price (Weitzman's index); before anything kept the limits, the largest expected worth."""
+        """The largest net saving; before anything kept the limits, the largest expected worth."""
         likely = "keeps the limits with probability"
         if worth.incumbent is None:
             row = self._first(problem, history, worth, candidates)
             return row, f"expected to be the best, {likely} {worth.keeps[row]:.0%}"
-        _, variance = self._posterior(problem, history)
-        prices = np.maximum(self._price_shares(problem, worth), 1e-6) * worth.best / np.maximum(worth.keeps, 1e-3)
-        index = pandora_index(
-            worth.log_value, variance, prices, worth.best, np.full(len(prices), np.inf)
-        )
-        row = int(np.where(candidates, index, np.inf).argmin())
-        return row, f"expected saving {worth.gain[row] / worth.best:.1%} of the best so far, {likely} {worth.keeps[row]:.0%}"
+        net = worth.gain / worth.best - self._price_shares(problem, worth)
+        row = int(np.where(candidates, net, -np.inf).argmax())
+        return row, f"expected to save {net[row]:.1%} net of its price, {likely} {worth.keeps[row]:.0%}"
 
     def small_gain(self, problem: Problem) -> str:  # noqa: ARG002
         """The ending by net gain."""
