@@ -15,15 +15,16 @@ level. Trials say which one holds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import cho_factor, cho_solve
 
 from mlcd.known.gpus import Machine
-from mlcd.known.language_models import LanguageModel
+from mlcd.known.language_models import LanguageModel, TokenLengths
 from mlcd.known.tables import Known
 from mlcd.models.serving.gaussian import Belief, matern
 from mlcd.models.serving.roofline import DEFAULTS, Run, Setting, fits, learnt_factors, log_seconds
@@ -40,6 +41,15 @@ OWN = {"level": 0.3, "gpu": 0.12, "instance": 0.05, "users": 0.15, "gpu users": 
 off by a third as a whole, and by 10 to 20% from one GPU or one concurrency to another."""
 SINGLE = 0.05
 """The same of a single configuration."""
+SCALES = {"shared": (0.5, 0.7, 1.0, 1.4), "level": (0.3, 0.45, 0.7, 1.0, 1.5), "own": (0.5, 0.7, 1.0, 1.4)}
+"""What SHARED, the own level and the rest of OWN are multiplied with: the values under which each known model is most
+likely given the others."""
+SCALE_DEVIATION = 0.5
+"""Prior deviation of ln of a scale: five models say little about a deviation."""
+LEAST_MODELS = 3
+"""With fewer known models, all scales are 1."""
+MOST_ROWS_OF_A_MODEL = 40
+"""Of a known model, so many evenly spread rows are used to choose the scales: for speed."""
 KNOBS = 0.3
 """The same along a server's own settings, which the roofline does not know."""
 UNDESCRIBED_LEVEL = 1.0
@@ -92,7 +102,7 @@ def language_prior(
     if language is not None:
         memory = np.array([fits(language, setting.machine, known.lengths) for setting in places.settings])
         mean = log_seconds(language, places.settings, known.lengths, experience.log_factors)
-        described = _belief(experience, places, mean, encoder=language.has_encoder, level=OWN["level"], knobs=knobs)
+        described = _belief(experience, places, mean, encoder=language.has_encoder, knobs=knobs)
     models = [run.model for run in experience.runs] or [TYPICAL]
     means = [log_seconds(model, places.settings, known.lengths, experience.log_factors) for model in models]
     undescribed = _belief(
@@ -105,6 +115,21 @@ def language_prior(
         ratio=ratio,
         known_models=len(experience.runs),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scales:
+    """What the deviations are multiplied with; see SCALES."""
+
+    shared: float = 1.0
+    level: float = 1.0
+    own: float = 1.0
+
+    def deviations(self) -> tuple[dict[str, float], dict[str, float]]:
+        """SHARED and OWN with these scales."""
+        shared = {name: self.shared * deviation for name, deviation in SHARED.items()}
+        own = {name: (self.level if name == "level" else self.own) * deviation for name, deviation in OWN.items()}
+        return shared, own
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -140,6 +165,51 @@ class _Experience:
     errors: Floats
     model: NDArray[np.intp]
     encoder: NDArray[np.bool_]
+    scales: Scales
+
+    def but(self, left_out: int, lengths: TokenLengths) -> tuple["_Experience", NDArray[np.intp]]:
+        """What is known without one of the runs, and the rows that are left out: with factors of its own."""
+        kept = np.flatnonzero(self.model != left_out)
+        runs = tuple(run for number, run in enumerate(self.runs) if number != left_out)
+        factors = learnt_factors(runs, lengths)
+        residuals = np.concatenate([_residuals(run, lengths, factors) for run in runs])
+        made = _Experience(
+            runs=runs,
+            log_factors=factors,
+            places=None if self.places is None else self.places.at(kept),
+            residuals=residuals,
+            errors=_errors(residuals),
+            model=self.model[kept],
+            encoder=self.encoder[kept],
+            scales=self.scales,
+        )
+        return made, np.flatnonzero(self.model == left_out)
+
+    def thinned(self) -> "_Experience":
+        """At most MOST_ROWS_OF_A_MODEL rows of each run."""
+        rows = np.concatenate([_spread(np.flatnonzero(self.model == number)) for number in range(len(self.runs))])
+        return replace(
+            self,
+            places=None if self.places is None else self.places.at(rows),
+            residuals=self.residuals[rows],
+            errors=self.errors[rows],
+            model=self.model[rows],
+            encoder=self.encoder[rows],
+        )
+
+
+def _spread(rows: NDArray[np.intp]) -> NDArray[np.intp]:
+    count = min(len(rows), MOST_ROWS_OF_A_MODEL)
+    return rows[np.linspace(0, len(rows) - 1, count).round().astype(np.intp)]
+
+
+def _residuals(run: Run, lengths: TokenLengths, factors: Floats) -> Floats:
+    return run.log_seconds - log_seconds(run.model, run.settings, lengths, factors)
+
+
+def _errors(residuals: Floats) -> Floats:
+    """An outlier says nothing: its error is its size."""
+    return np.where(np.abs(residuals) > OUTLIER, np.abs(residuals), MEASUREMENT_ERROR)
 
 
 def _places(configs: tuple[Config, ...], machines: Mapping[str, Machine]) -> _Places | None:
@@ -177,28 +247,66 @@ def _experience(known: Known) -> _Experience:
         none = np.zeros(0)
         which = np.zeros(0, dtype=np.intp)
         return _Experience(
-            runs=(), log_factors=DEFAULTS, places=None, residuals=none, errors=none, model=which, encoder=which > 0
+            runs=(),
+            log_factors=DEFAULTS,
+            places=None,
+            residuals=none,
+            errors=none,
+            model=which,
+            encoder=which > 0,
+            scales=Scales(),
         )
     factors = learnt_factors(runs, lengths)
-    off = [run.log_seconds - log_seconds(run.model, run.settings, lengths, factors) for run in runs]
-    residuals = np.concatenate(off)
-    return _Experience(
+    residuals = np.concatenate([_residuals(run, lengths, factors) for run in runs])
+    made = _Experience(
         runs=tuple(runs),
         log_factors=factors,
         places=places.at(np.concatenate(at)),
         residuals=residuals,
-        errors=np.where(np.abs(residuals) > OUTLIER, np.abs(residuals), MEASUREMENT_ERROR),
+        errors=_errors(residuals),
         model=np.concatenate([np.full(len(rows), number) for number, rows in enumerate(at)]),
         encoder=np.concatenate([np.full(len(rows), run.model.has_encoder) for run, rows in zip(runs, at, strict=True)]),
+        scales=Scales(),
     )
+    return replace(made, scales=_learnt_scales(made, lengths)) if len(runs) >= LEAST_MODELS else made
+
+
+def _learnt_scales(experience: _Experience, lengths: TokenLengths) -> Scales:
+    """The scales under which each known model is most likely given the others, near 1."""
+    cases = []
+    for number, run in enumerate(experience.runs):
+        others, rows = experience.but(number, lengths)
+        off = _residuals(run, lengths, others.log_factors)
+        some = _spread(np.arange(len(rows), dtype=np.intp))
+        if experience.places is not None:
+            cases.append((others.thinned(), experience.places.at(rows[some]), off[some], run.model.has_encoder))
+    best, found = -np.inf, Scales()
+    for shared, level, own in product(*SCALES.values()):
+        scales = Scales(shared=shared, level=level, own=own)
+        score = -0.5 * sum((np.log(scale) / SCALE_DEVIATION) ** 2 for scale in (shared, level, own))
+        for others, places, off, encoder in cases:
+            belief = _belief(replace(others, scales=scales), places, np.zeros(len(off)), encoder=encoder)
+            errors = np.where(np.abs(off) > OUTLIER, np.abs(off), MEASUREMENT_ERROR)
+            score += belief.log_likelihood(np.arange(len(off), dtype=np.intp), off, errors)
+        if score > best:
+            best, found = float(score), scales
+    return found
 
 
 def _belief(
-    experience: _Experience, places: _Places, mean: Floats, *, encoder: bool | None, level: float, knobs: Floats | None
+    experience: _Experience,
+    places: _Places,
+    mean: Floats,
+    *,
+    encoder: bool | None,
+    level: float | None = None,
+    knobs: Floats | None = None,
 ) -> Belief:
     """The belief about a new model whose roofline is `mean`, after the residuals of the known ones."""
-    shared = _kernel(places, places, SHARED)
-    own = _kernel(places, places, {**OWN, "level": level}) + SINGLE**2 * np.eye(len(mean))
+    in_common, of_one = experience.scales.deviations()
+    shared = _kernel(places, places, in_common)
+    own = _kernel(places, places, of_one if level is None else {**of_one, "level": level})
+    own = own + SINGLE**2 * np.eye(len(mean))
     if knobs is not None:
         own = own + KNOBS**2 * knobs
     if experience.places is None:
@@ -206,10 +314,10 @@ def _belief(
     past = experience.places
     alike = np.where(experience.encoder[:, None] == experience.encoder[None, :], 1.0, OTHER_KIND)
     same = experience.model[:, None] == experience.model[None, :]
-    among = alike * _kernel(past, past, SHARED) + same * _kernel(past, past, OWN)
+    among = alike * _kernel(past, past, in_common) + same * _kernel(past, past, of_one)
     among += np.diag(experience.errors**2 + SINGLE**2)
     likeness = OTHER_KIND if encoder is None else np.where(experience.encoder == encoder, 1.0, OTHER_KIND)
-    across = _kernel(places, past, SHARED) * likeness
+    across = _kernel(places, past, in_common) * likeness
     factor = cho_factor(among, lower=True)
     return Belief(
         mean=mean + across @ cho_solve(factor, experience.residuals),

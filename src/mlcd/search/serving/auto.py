@@ -88,17 +88,21 @@ class ServingAuto(PosteriorStrategy):
         return f"no load test is expected to save {self.settings.gain:.1%}, or its price in {hours:g} hours of serving"
 
     def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> ServingForecast:
-        """See PosteriorStrategy."""
-        mean, variance = self._posterior(problem, history, pending)
-        return outlook(
-            problem,
-            history,
-            mean,
-            variance,
-            self.outlook_memory(problem, history),
-            waiting_deviation=self.settings.waiting_deviation,
-            log_ratio=_latency_ratio(self.prior(problem), problem, history),
-        )
+        """See PosteriorStrategy: that of both beliefs, each with its probability."""
+        prior, data = self.prior(problem), load_tests(problem, history)
+        fits, ratio = self.outlook_memory(problem, history), _latency_ratio(prior, problem, history)
+        language = prior.language
+        shares = ((1.0, prior.belief),)
+        if language is not None and language.described is not None:
+            trust = self._trust(language, problem, history)
+            shares = ((trust, language.described), (1 - trust, language.undescribed))
+        found = []
+        for share, belief in shares:
+            mean, variance = _given(belief, data, pending, problem.noise)
+            waiting = self.settings.waiting_deviation
+            made = outlook(problem, history, mean, variance, fits, waiting_deviation=waiting, log_ratio=ratio)
+            found.append((share, made))
+        return _mixed(found)
 
     def outlook_memory(self, problem: Problem, history: History) -> Floats:
         """(N,) the probability that memory suffices, by the description and by how far trials agree with it."""
@@ -110,21 +114,6 @@ class ServingAuto(PosteriorStrategy):
         found = fits.copy()
         found[load_tests(problem, history).rows] = 1.0  # these ran
         return found
-
-    def _posterior(
-        self, problem: Problem, history: History, pending: tuple[int, ...] = ()
-    ) -> tuple[Floats, Floats]:
-        """(mean, variance) of ln seconds of both beliefs together; pending trials are assumed to go as expected."""
-        prior, data = self.prior(problem), load_tests(problem, history)
-        language = prior.language
-        if language is None or language.described is None:
-            return _given(prior.belief, data, pending, problem.noise)
-        trust = self._trust(language, problem, history)
-        one = _given(language.described, data, pending, problem.noise)
-        other = _given(language.undescribed, data, pending, problem.noise)
-        mean = trust * one[0] + (1 - trust) * other[0]
-        spread = trust * (one[0] - mean) ** 2 + (1 - trust) * (other[0] - mean) ** 2
-        return mean, trust * one[1] + (1 - trust) * other[1] + spread
 
     def _trust(self, language: LanguagePrior, problem: Problem, history: History) -> float:
         """The probability that the description is right, after the trials."""
@@ -159,6 +148,22 @@ class ServingAuto(PosteriorStrategy):
         served = np.array([max(self.settings.hours, 1e-6) * HOUR])
         whole = problem.goal.values(served, served * problem.dollars_per_second[row])
         return np.asarray(prices / whole[0])
+
+
+def _mixed(found: list[tuple[float, ServingForecast]]) -> ServingForecast:
+    """Forecasts that hold with these probabilities as one: what is expected of each configuration."""
+    _, first = max(found, key=lambda pair: pair[0])
+    if len(found) == 1:
+        return first
+    worth = sum(share * np.exp(-made.log_value) * made.keeps for share, made in found)
+    keeps = sum(share * made.keeps for share, made in found)
+    gain = sum(share * made.gain / made.best for share, made in found)
+    return replace(
+        first,
+        log_value=np.log(np.maximum(keeps, 1e-300) / np.maximum(worth, 1e-300)),
+        keeps=np.asarray(keeps),
+        gain=np.asarray(gain * first.best),
+    )
 
 
 def _given(belief: Belief, data: LoadTests, pending: tuple[int, ...], noise: float) -> tuple[Floats, Floats]:
