@@ -127,10 +127,13 @@ class Load:
         if self.requests < 1 or not 0 <= self.errors <= self.requests:
             raise ValueError("a load test needs at least one request, and no more errors than requests")
 
+    def percentile(self, percentile: int) -> float:
+        """The latency at 50, 95 or 99%, in seconds."""
+        return {50: self.p50_seconds, 95: self.p95_seconds, 99: self.p99_seconds}[percentile]
+
     def meets(self, slo: Slo) -> bool:
         """Whether the latency limit was kept, without errors."""
-        seen = {50: self.p50_seconds, 95: self.p95_seconds, 99: self.p99_seconds}[slo.percentile]
-        return self.errors == 0 and seen <= slo.seconds
+        return self.errors == 0 and self.percentile(slo.percentile) <= slo.seconds
 
     def keeps(self, limit: ChatLimit) -> bool:
         """Whether a limit on the answers of a language model was kept, without errors."""

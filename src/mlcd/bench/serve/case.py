@@ -167,7 +167,8 @@ class Case:
         if not math.isfinite(latency):
             kind = FailureKind.OUT_OF_MEMORY
             return Failure(config=config, attempt=1, kind=kind, message="out of memory", seconds=seconds, usd=usd)
-        latency *= math.exp(self.noise * _normal(seed, self.target.name, row))
+        factor = math.exp(self.noise * _normal(seed, self.target.name, row))
+        latency, request = latency * factor, float(self.target.request_seconds[row]) * factor
         return Measurement(
             config=config,
             attempt=1,
@@ -177,7 +178,7 @@ class Case:
             startup_seconds=0.0,
             seconds=seconds,
             usd=usd,
-            load=Load(p50_seconds=latency, p95_seconds=latency, p99_seconds=latency, requests=1),
+            load=Load(p50_seconds=request, p95_seconds=request, p99_seconds=request, requests=1),
         )
 
 

@@ -37,6 +37,7 @@ class ServingForecast:
     gain       the expected saving against the best so far, in the goal's unit; while nothing keeps the limits yet, in
                proportion to requests served per unit, times the probability that the limits are kept
     best       the best posterior value that kept the limits; before there is one, a stand-in
+    incumbent  the row of that value; None before there is one
     """
 
     log_value: Floats
@@ -44,6 +45,7 @@ class ServingForecast:
     gain: Floats
     best: float
     has_incumbent: bool
+    incumbent: int | None = None
 
     @property
     def likely(self) -> Floats:
@@ -64,7 +66,7 @@ def items_of(space: Space) -> Floats:
 @lru_cache(maxsize=8)
 def _items(space: ById[Space]) -> Floats:
     found = [dict(config.values) for config in space.value.configs]
-    return np.array([float(values["batch"]) * float(values.get("replicas", 1)) for values in found])
+    return np.array([float(values.get("batch", 1)) * float(values.get("replicas", 1)) for values in found])
 
 
 def load_tests(problem: Problem, history: History) -> LoadTests:
@@ -104,13 +106,15 @@ def outlook(
     fits: Floats,
     *,
     waiting_deviation: float = DEFAULTS.waiting_deviation,
+    log_ratio: tuple[Floats, Floats] | None = None,
 ) -> ServingForecast:
     """The forecast of each configuration if ln seconds of a batch ~ N(log_seconds, variance).
 
     `fits` is the probability that its memory suffices. V = f x S / min(items / seconds, rate), f = the goal's scale.
     The limit and the rate bound the same unknown: seconds <= min(latency_bound, items / rate); the expected saving
     counts only outcomes within the bound. A p95 or p99 limit includes waiting beyond the batch, unlike a p50: then the
-    bound itself is uncertain, with `waiting_deviation`.
+    bound itself is uncertain, with `waiting_deviation`. With `log_ratio`, mean and variance (N,) of ln(latency /
+    seconds), the limit is on the latency that follows from both.
     """
     items = items_of(problem.space)
     scale = np.log(problem.goal.scale(problem.dollars_per_second)) + np.log(problem.work_samples)
@@ -118,13 +122,17 @@ def outlook(
     rate, slo = problem.goal.rate, problem.goal.slo
     waits = slo is not None and slo.percentile > 50
     deviation = np.sqrt(variance + waiting_deviation**2) if waits else np.sqrt(variance)
+    if log_ratio is not None and slo is not None:
+        bound = np.log(slo.seconds) - log_ratio[0]
+        deviation = np.sqrt(variance + log_ratio[1] + (waiting_deviation**2 if waits else 0.0))
     if rate is not None:
         bound = np.minimum(bound, np.log(items / rate))
     keeps = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation)) * fits
     log_value = scale + log_seconds - np.log(items) if rate is None else scale - np.log(rate)
     kept = [problem.space.index[trial.config] for trial in history.measured if trial.meets(problem.goal)]
     # The posterior mean, not the measurement: the best of many noisy values is partly luck.
-    least = float(np.exp(log_value[kept].min())) if kept else None
+    row = min(kept, key=lambda row: float(log_value[row])) if kept else None
+    least = None if row is None else float(np.exp(log_value[row]))
     best = least if least is not None else _stand_in(log_value, keeps)
     if least is None:
         gain = best**2 * np.exp(-log_value) * keeps
@@ -135,7 +143,12 @@ def outlook(
     else:
         gain = np.maximum(best - np.exp(log_value), 0.0) * keeps
     return ServingForecast(
-        log_value=np.asarray(log_value), keeps=keeps, gain=gain, best=best, has_incumbent=least is not None
+        log_value=np.asarray(log_value),
+        keeps=keeps,
+        gain=gain,
+        best=best,
+        has_incumbent=row is not None,
+        incumbent=row,
     )
 
 

@@ -1,0 +1,38 @@
+"""The prior of `auto` alone: a fixed order, from which no trial teaches."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from mlcd.errors import BadInput
+from mlcd.problem import Problem
+from mlcd.search.serving.auto import ServingAuto
+from mlcd.search.serving.ranked import RankedStrategy
+from mlcd.search.serving.table_informed import Floats
+from mlcd.trial.trial import History
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roofline(RankedStrategy):
+    """score(c) = expected worth of c before the first trial; trials only decide which tried configuration is best.
+
+    learns  whether runs of other models correct the roofline. `off`: data sheets and default factors alone, as tools do
+            that choose without trials
+    """
+
+    name: ClassVar[str] = "roofline"
+
+    learns: bool = True
+
+    def scores(self, problem: Problem, history: History) -> Floats:  # noqa: ARG002
+        """The order before the first trial. Raises BadInput where the GPUs or the model's sizes are not known."""
+        known = self.tables if self.learns else replace(self.tables, models=())
+        auto = ServingAuto(known=known, target=self.target)
+        prior = auto.prior(problem)
+        if prior.language is None or prior.language.described is None:
+            raise BadInput("search.strategy: roofline needs a language model's sizes and the GPUs of every instance type")
+        return auto.outlook(problem, History()).likely
+
+    def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
+        """Best by the roofline."""
+        learnt = f"and runs of {len(self.tables.models)} other models" if self.learns else "alone"
+        return f"best by the model's sizes and the GPUs' data sheets {learnt}, of those not tried yet"
