@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from mlcd.goal import Goal
 from mlcd.loadgen.plan import Scenario
+from mlcd.server.tensors import TensorSpec
 from mlcd.space import Value
 from mlcd.spec.place import PlacedSpec
 from mlcd.spec.train import TrialRules
@@ -13,12 +14,18 @@ from mlcd.units import Usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingKnobs:
-    """The allowed values of each knob; None means everything that the machine offers."""
+    """The allowed values of each knob; None means everything that the machine offers.
+
+    gpu_share  percent of a GPU
+    compile    whether PyTorch compiles the model: `on`, `off`
+    """
 
     batch: tuple[int, ...] | None = None
     threads: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
     precision: tuple[str, ...] | None = None
+    gpu_share: tuple[int, ...] | None = None
+    compile: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,8 +92,10 @@ class ServingResources:
 class ServeSpec(PlacedSpec):
     """A whole job file of `mlcd serve`.
 
-    model    the ONNX file, relative to the job file's folder; for a server as a command, what it finds in $MODEL
-    server   a server that is started by a command; None: mlcd's own, for ONNX models
+    model    the file of ONNX, torch.export or TorchScript, relative to the job file's folder; for a server as a
+             command, what it finds in $MODEL
+    server   a server that is started by a command; None: mlcd's own
+    inputs   of a TorchScript file, which does not tell them
     declared_knobs  the knobs of such a server: the values of each variable of its command
     sizes    sizes of the model's open axes other than the batch, by name
     """
@@ -99,6 +108,7 @@ class ServeSpec(PlacedSpec):
     resources: ServingResources = field(default_factory=ServingResources)
     knobs: ServingKnobs = field(default_factory=ServingKnobs)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    inputs: tuple[TensorSpec, ...] = ()
     load: LoadSettings = field(default_factory=LoadSettings)
     search: ServingSearch = field(default_factory=ServingSearch)
 

@@ -1,0 +1,45 @@
+"""Tiny PyTorch models as files, for tests of the server."""
+
+from pathlib import Path
+from typing import Any
+
+ITEMS = 6
+"""Numbers of one item of `x`."""
+
+
+def exported(path: Path, *, words: bool = False, fixed: int = 0) -> Path:
+    """A file of torch.export: ITEMS numbers, or with `words` 4 indices below 16, to 3. `fixed`: its only batch."""
+    import torch
+
+    module, example = (_words(torch), torch.zeros(2, 4, dtype=torch.int64)) if words else (_dense(torch), None)
+    example = torch.zeros(fixed or 2, ITEMS) if example is None else example
+    dynamic = None if fixed else ({0: torch.export.Dim("batch", min=1, max=4096)},)
+    torch.export.save(torch.export.export(module, (example,), dynamic_shapes=dynamic), path)
+    return path
+
+
+def scripted(path: Path) -> Path:
+    """The same dense model by TorchScript."""
+    import torch
+
+    trace: Any = torch.jit.trace
+    torch.jit.save(trace(_dense(torch), torch.zeros(2, ITEMS)), str(path))
+    return path
+
+
+def dense_answer(rows: Any) -> Any:
+    """What the dense model computes, in numpy."""
+    import torch
+
+    with torch.no_grad():
+        return _dense(torch)(torch.tensor(rows)).numpy()
+
+
+def _dense(torch: Any) -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(ITEMS, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3)).eval()
+
+
+def _words(torch: Any) -> Any:
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Embedding(16, 5), torch.nn.Flatten(1), torch.nn.Linear(20, 3)).eval()
