@@ -252,8 +252,9 @@ class _Watch:
         if point.seconds - self.startup_seconds < self.policy.least_seconds(self.nodes):
             return False
         speed = steady_speed(self.points)
-        enough = speed is not None and speed.points >= BATCH_MEANS
-        return enough and 1.96 * speed.relative_error <= self.policy.known_precision
+        if speed is None or speed.points < BATCH_MEANS:
+            return False
+        return 1.96 * speed.relative_error <= self.policy.known_precision
 
 
 def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:

@@ -13,7 +13,7 @@ from mlcd.search.auto_settings import AutoSettings
 from mlcd.search.beside import after_a_trial
 from mlcd.search.candidates import chance_to_run, open_rows
 from mlcd.search.choice_now import choice_now
-from mlcd.search.net_value import NetValues, Setting, expected_trial_seconds, money_for_search, net_values
+from mlcd.search.net_value import NetValues, Setting, money_for_search, net_values
 from mlcd.search.strategy import MeasuredStrategy
 from mlcd.search.wording import amount, ending
 from mlcd.trial.plan import Remaining
@@ -62,12 +62,11 @@ class Auto(MeasuredStrategy):
             settings=self.settings,
             now=now,
             runs=chance_to_run(problem, history, self.settings.failed_share),
-            trial_seconds=expected_trial_seconds(problem, history),
         )
         if not history.measured and level is None:
             return self._first_looks(setting, model, candidates, count)
         picks: list[Suggestion] = []
-        prices = setting.trial_seconds * problem.dollars_per_second
+        prices = problem.planned_trial_seconds * problem.dollars_per_second
         round_usd = self._round_usd(setting, model, candidates)
         while len(picks) < count and candidates.any():
             values = net_values(setting, model, candidates)
@@ -139,7 +138,7 @@ class Auto(MeasuredStrategy):
     def _after(self, setting: Setting, model: MixedModel, row: int) -> Setting:
         """The setting for the next trial of the same round, after one of `row`."""
         problem = setting.problem
-        seconds = max(setting.round_seconds, float(setting.trial_seconds[row]))
+        seconds = max(setting.round_seconds, float(problem.planned_trial_seconds[row]))
         target = setting.target
         if self.settings.round_target and setting.now is not None:
             scale = setting.goal.scale(problem.dollars_per_second)[row]

@@ -26,7 +26,6 @@ from mlcd.search.auto_settings import AutoSettings
 from mlcd.search.candidates import log_seconds_that_fit
 from mlcd.search.choice_now import KEPT_SIGMAS, ChoiceNow
 from mlcd.trial.plan import Remaining, log_margin
-from mlcd.trial.trial import History
 from mlcd.trial.watched import may_be_watched
 
 Floats = NDArray[np.float64]
@@ -49,7 +48,6 @@ class Setting:
 
     now            what would be trained on if the search ended now; None: nothing fits yet
     runs           (N,) the probability that the job runs at all
-    trial_seconds  (N,) how long a trial is expected to take
     round_seconds  how long the other trials of the round take: beside them, a trial takes only what it takes longer
     target         what must be beaten, if the round's other trials are expected to improve on the incumbent
     """
@@ -59,7 +57,6 @@ class Setting:
     settings: AutoSettings
     now: ChoiceNow | None
     runs: Floats
-    trial_seconds: Floats
     round_seconds: float = 0.0
     target: float | None = None
 
@@ -82,18 +79,6 @@ class NetValues:
     net: Floats
     rank: Floats
     chance: Floats
-
-
-EARLY_SHARE = 0.6
-"""Of its planned time, what a trial takes that may end early: the mean on the simulator, where start-up is a fifth."""
-
-
-def expected_trial_seconds(problem: Problem, history: History) -> Floats:
-    """(N,) how long a trial is expected to take: its planned time, less what trials of this job ended earlier."""
-    if not problem.trial.may_end_early:
-        return problem.planned_trial_seconds
-    taken = [min(t.seconds / problem.trial.planned_seconds(t.config.nodes), 1.0) for t in history.measured]
-    return problem.planned_trial_seconds * float(np.mean([EARLY_SHARE, *taken]))
 
 
 def net_values(setting: Setting, model: MixedModel, candidates: Mask) -> NetValues:
@@ -161,7 +146,7 @@ def _log_seconds_that_fit(setting: Setting) -> Floats:
     expected = certain + log_margin(problem, problem.noise) - KEPT_SIGMAS * problem.noise
     if now is None:
         return expected
-    twice = 2 * setting.trial_seconds
+    twice = 2 * problem.planned_trial_seconds
     room = np.ones(len(certain), dtype=bool)
     if remaining.seconds is not None:
         room &= twice + now.plan.worst_seconds <= remaining.seconds
@@ -181,7 +166,7 @@ def _left(setting: Setting, model: MixedModel) -> Floats:
     problem = setting.problem
     if not problem.keeps_work:
         return np.ones(len(problem.space))
-    useful = np.maximum(setting.trial_seconds - model.startup_seconds, 0.0)
+    useful = np.maximum(problem.planned_trial_seconds - model.startup_seconds, 0.0)
     done = useful * np.exp(model.weights @ model.log_speed) / problem.works
     return np.maximum(1 - done, 1e-3)
 
@@ -189,7 +174,7 @@ def _left(setting: Setting, model: MixedModel) -> Floats:
 def _prices(setting: Setting, k: float) -> Floats:
     """(N,) the price of one more trial in the goal's unit."""
     problem, goal, training = setting.problem, setting.goal, setting.remaining.training
-    seconds = setting.trial_seconds
+    seconds = problem.planned_trial_seconds
     usd = seconds * problem.dollars_per_second
     if training is None:
         return goal.values(np.maximum(seconds - setting.round_seconds, 0.0), usd)
@@ -208,7 +193,7 @@ def _share_of_slack(setting: Setting, model: MixedModel, candidates: Mask) -> Fl
     problem, remaining = setting.problem, setting.remaining
     incumbent = None if setting.now is None else setting.now.plan
     share = np.zeros(len(problem.space))
-    seconds = setting.trial_seconds
+    seconds = problem.planned_trial_seconds
     rate = problem.dollars_per_second
     worst = np.exp(model.mean + log_margin(problem, problem.noise))
     if remaining.seconds is not None and remaining.training is None:
@@ -239,7 +224,7 @@ def _share_of_limits(setting: Setting) -> Floats:
     """(N,) a trial's share of what remains of the tighter limit."""
     problem, remaining = setting.problem, setting.remaining
     share = np.zeros(len(problem.space))
-    seconds = setting.trial_seconds
+    seconds = problem.planned_trial_seconds
     if remaining.seconds is not None:
         share = np.maximum(share, seconds / max(remaining.seconds, 1e-9))
     if remaining.usd is not None:

@@ -14,7 +14,7 @@ from mlcd.search.auto_settings import AutoSettings
 from mlcd.search.beside import after_a_trial
 from mlcd.search.candidates import chance_to_run
 from mlcd.search.choice_now import choice_now
-from mlcd.search.net_value import EARLY_SHARE, Setting, expected_trial_seconds, net_values
+from mlcd.search.net_value import Setting, net_values
 from mlcd.search.registry import strategy
 from mlcd.search.strategy import with_wishes
 from mlcd.space import Config
@@ -49,7 +49,6 @@ def setting_of(problem: Problem, history: History, **options: object) -> Setting
         settings=settings,
         now=choice_now(problem, history, remaining, watched=settings.watched),
         runs=np.ones(len(problem.space)),
-        trial_seconds=expected_trial_seconds(problem, history),
     )
 
 
@@ -65,16 +64,6 @@ def test_auto_asks_for_trials_that_end_early_and_others_do_not() -> None:
     assert with_wishes(problem, strategy("auto")).trial.may_end_early
     assert not with_wishes(problem, strategy("auto:least-trial=1")).trial.may_end_early
     assert not with_wishes(problem, strategy("heterbo")).trial.may_end_early
-
-
-def test_what_a_trial_is_expected_to_take_follows_from_those_that_were_made() -> None:
-    problem = make_problem()
-    assert expected_trial_seconds(problem, History()) == pytest.approx(problem.planned_trial_seconds)
-    short = with_wishes(problem, strategy("auto"))
-    assert expected_trial_seconds(short, History()) == pytest.approx(EARLY_SHARE * short.planned_trial_seconds)
-    half = replace(true_trial(short, D("c5.small", 1)), seconds=300.0)
-    seen = expected_trial_seconds(short, History((half, half)))
-    assert seen == pytest.approx((EARLY_SHARE + 1) / 3 * short.planned_trial_seconds)
 
 
 # ---- when it stops
@@ -176,7 +165,6 @@ def beside(problem: Problem, history: History, restart_seconds: float) -> tuple[
         settings=AutoSettings(scarcity=0.0),
         now=choice_now(problem, history, remaining, watched=True),
         runs=np.ones(len(problem.space)),
-        trial_seconds=expected_trial_seconds(problem, history),
     )
     return setting, mixed_model(problem, history)
 
