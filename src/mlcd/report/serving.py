@@ -147,10 +147,23 @@ def _others(record: SearchRun) -> list[Item]:
         items.append(Rows(rows=rows, align="<>>>", notes=notes, notes_indent=6, notes_beside=True))
         if text := left_out_text(len(found), MOST_LINES, "configurations", record.run_id):
             items.append(Line(f"  {text}", is_wrapped=True))
+    if found and (basis := price_basis(record)):
+        items.append(Line(f"  {basis}", is_wrapped=True))
     rest = record.serve_findings.untried
     if rest:
         items.append(Line(f"{rest:,} of {len(record.problem.space):,} configurations were not tried."))
     return items
+
+
+def price_basis(record: SearchRun) -> str:
+    """At which rate the rejected configurations' prices are; "" where that is the measured rate."""
+    choice = record.serve_findings.choice
+    if choice is None or record.problem.goal.rate is not None:
+        return ""
+    share = choice.requests_per_second / choice.measured_requests_per_second
+    if share >= 1:
+        return ""
+    return f"Rates and latencies as measured; prices at {share:.0%} of the measured rate, as promised of the choice."
 
 
 def _numbers(entry: RejectedConfig) -> list[str]:
