@@ -91,7 +91,7 @@ def _why_not(record: SearchRun) -> Table:
         ]
         for entry in ends(record.serve_findings.rejected, MOST_ROWS)
     ]
-    after = [text for text in (price_basis(record),) if text]
+    after = [price_basis(record)] if rows else []
     after += _left_out(record, len(record.serve_findings.rejected), "configurations")
     return plain_table(
         "Why the others were rejected", "configuration|>requests/s|>$ per million requests|why", rows, after=after

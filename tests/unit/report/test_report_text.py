@@ -115,13 +115,15 @@ def test_a_real_training_without_outputs_says_that_nothing_was_brought_back() ->
 
 
 def test_prices_of_served_models_say_of_what_they_are_and_at_which_rate() -> None:
-    basis = "prices at 83% of the measured rate, as promised of the choice"
+    basis = "prices for a million requests at 83% of the measured rate, as promised of the choice"
     record = serving_run()
     assert basis in " ".join(serving_verdict(shown(record)).split())
     assert basis in serving_html_of(record)
     assert "$ per million requests" in serving_html_of(record)
     asked = replace(record.problem.goal, rate=100.0)
-    assert "of the measured rate, as promised" not in serving_verdict(shown(serving_run(asked)))
+    text = serving_verdict(shown(serving_run(asked)))
+    assert "of the measured rate, as promised" not in text
+    assert "Prices are for a million requests." in text
 
 
 def test_a_replayed_run_says_so_and_speaks_of_the_jobs_time() -> None:
