@@ -338,3 +338,9 @@ class Problem:
     def trial_noun(self) -> str:
         """What users call a trial of this problem."""
         return "trial" if self.verify_seconds is None else "load test"
+
+    @property
+    def limit_of_trials_text(self) -> str:
+        """That no further trial is allowed: `the limit of 1 load test is reached`."""
+        ending = "" if self.max_trials == 1 else "s"
+        return f"the limit of {self.max_trials:,} {self.trial_noun}{ending} is reached"

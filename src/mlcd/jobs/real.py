@@ -10,6 +10,7 @@ from typing import Protocol
 
 from mlcd.catalog import Instance, load_catalog
 from mlcd.catalog.sets import cloud_of
+from mlcd.clouds.busy import busy_notes
 from mlcd.clouds.job import SAVE_SECONDS, JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import ProviderError, nearest
@@ -87,7 +88,7 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
     if spec.checkpoints and kind not in NOMINAL_PRICE_CLOUDS:
         problem = replace(problem, stop_seconds=SAVE_SECONDS + STOP_SECONDS)
     if kind in NOMINAL_PRICE_CLOUDS:
-        notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
+        notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged", *busy_notes())
     notes = (*notes, *outputs_notes(spec, job.workdir))
     return ResolvedJob(
         problem=problem,

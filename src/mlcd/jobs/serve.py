@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mlcd.clouds.busy import busy_notes
 from mlcd.clouds.serving import LocalServing
 from mlcd.clouds.serving.local import ServersHere
 from mlcd.deciders.search import SearchDecider
@@ -144,7 +145,7 @@ def _prepared(
         seed=seed,
         catalog_date=PRICES_DATE,
         spec=_spec_to_json(spec, now),
-        notes=facts.notes,
+        notes=(*facts.notes, *busy_notes()),
         serving=facts,
         now=now,
         server=server,

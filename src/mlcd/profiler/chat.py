@@ -9,6 +9,7 @@ from mlcd.loadgen.chat import ChatLimit, ChatPlan, ChatResult, ChatStep, Exchang
 from mlcd.profiler.load import Held, Seen
 from mlcd.space import Config
 from mlcd.trial.trial import Load, TokenLoad, TokenPoint
+from mlcd.units import latency_text, speed_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,8 +81,8 @@ class ChatTest:
             at = seen.seen(limit)
             if at > limit.seconds:
                 name = f"{limit.metric} p{limit.percentile}"
-                allowed = f"over the {limit.seconds * 1000:.3g} ms allowed"
-                return f"{name} of {at * 1000:.3g} ms at {rate:.4g} requests/s, {allowed}"
+                allowed = f"over the {latency_text(limit.seconds)} allowed"
+                return f"{name} of {latency_text(at)} at {speed_text(rate)} requests/s, {allowed}"
         if seen.stopped:
             return f"a limit was broken at {rate:.4g} requests/s"
         return ""

@@ -9,7 +9,7 @@ from scipy.special import stdtrit
 
 from mlcd.clouds.provider import Cloud, JobProgress, KnowsItsWork, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
-from mlcd.clouds.silence import ExplainsSilence
+from mlcd.clouds.silence import ExplainsSilence, NamesDisturbance
 from mlcd.errors import Interrupted
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.noise import noise_scale
@@ -94,6 +94,8 @@ def measure(
                     break
             if watch.has_no_sample and isinstance(lease, ExplainsSilence):
                 watch.silence = lease.silence()
+            if watch.hung and isinstance(lease, NamesDisturbance):
+                watch.disturbance = lease.disturbance()
             if watch.points and not watch.hung:
                 settled = lease.finish(watch.points[-1])
     except LeaseFailed as failed:
@@ -124,7 +126,7 @@ def measure(
             config=config,
             attempt=attempt,
             kind=FailureKind.HANG if watch.hung else FailureKind.ERROR,  # a job that ended by itself does not hang
-            message=watch.complaint,
+            message="; ".join(filter(None, (watch.complaint, watch.disturbance))),
             seconds=seconds,
             usd=usd,
             reached_samples=settled.reached_samples if settled else 0.0,
@@ -175,6 +177,8 @@ class _Watch:
     extended: bool = False
     silence: str = ""
     """What a job without a sample wrote instead, where its lease knows."""
+    disturbance: str = ""
+    """What may have held up a job that hung, where its lease knows."""
     has_done_all: bool = False
     """Whether the job has reported all of its work: then it writes its results, and its silence is no hang."""
     _last_change: float = 0.0

@@ -147,10 +147,23 @@ def _others(record: SearchRun) -> list[Item]:
         items.append(Rows(rows=rows, align="<>>>", notes=notes, notes_indent=6, notes_beside=True))
         if text := left_out_text(len(found), MOST_LINES, "configurations", record.run_id):
             items.append(Line(f"  {text}", is_wrapped=True))
+    if found:
+        items.append(Line(f"  {price_basis(record)}", is_wrapped=True))
     rest = record.serve_findings.untried
     if rest:
         items.append(Line(f"{rest:,} of {len(record.problem.space):,} configurations were not tried."))
     return items
+
+
+def price_basis(record: SearchRun) -> str:
+    """What the rejected configurations' prices are for, and at which rate."""
+    choice = record.serve_findings.choice
+    is_free = choice is not None and record.problem.goal.rate is None
+    share = choice.requests_per_second / choice.measured_requests_per_second if choice is not None and is_free else 1.0
+    if share >= 1:
+        return "Prices are for a million requests."
+    promised = f"at {share:.0%} of the measured rate, as promised of the choice"
+    return f"Rates and latencies as measured; prices for a million requests {promised}."
 
 
 def _numbers(entry: RejectedConfig) -> list[str]:

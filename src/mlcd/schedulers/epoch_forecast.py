@@ -186,8 +186,8 @@ class EpochForecast:
                 return f"no fleet can finish an epoch in time: {remains}"
             expected = self._fewest_seconds()
             least = format_seconds(expected * self._optimism(history))
-            needed = f"about {_about(self.model.epochs_left)} more would take about {format_seconds(expected)}"
-            return f"{needed}, {least} at best, and {remains}"
+            usual = f"about {_about(self.model.epochs_left)} more would take about {format_seconds(expected)}"
+            return f"{usual}, {least} at best, and {remains}"
         if remaining.usd is None:
             return "no fleet can finish an epoch"
         needed = self.smallest_budget(problem, history)

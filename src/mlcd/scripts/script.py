@@ -59,7 +59,7 @@ class Save:
     def is_inside(self) -> bool:
         """Whether the path is known and in the script's working folder, so that it can be an output."""
         path = PurePosixPath(self.path)
-        outside = path.is_absolute() or ".." in path.parts or self.path.startswith("~")
+        outside = path.is_absolute() or ".." in path.parts or self.path.startswith("~") or bool({*"*?"} & {*self.path})
         return bool(self.path) and path.parts != () and not outside
 
 
