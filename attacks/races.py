@@ -187,6 +187,8 @@ def _together(calls: Sequence[tuple[list[str], float, float | None]], place: Pat
 
 
 def _start(call: list[str], place: Path, env: dict[str, str], name: str) -> int:
+    for stream in ("stdout", "stderr"):
+        (place / f"{stream}-{name}").touch()  # it may be killed before it opens them
     return started(call, place, {**env, "MLCD_HOME": str(place / "home")}, name)
 
 
