@@ -169,8 +169,8 @@ def _lying_chunks(to: _Conversation) -> None:
     body = _TOKEN * to.asked
     size = to.chance.choice(
         (
-            b"-5", b"+5", b"0x5", b" 5", b"5 ", b"ffffffffffffffff", b"1000000", b"", b"zz", b"5" * 300, b"0005", b"5_0",
-            b"5;" + b"x" * 3000, b"%x" % (len(body) // 2), b"%x" % (len(body) * 2), b"\xd9\xa3",
+            b"-5", b"+5", b"0x5", b" 5", b"5 ", b"ffffffffffffffff", b"1000000", b"", b"zz", b"5" * 300, b"0005",
+            b"5_0", b"5;" + b"x" * 3000, b"%x" % (len(body) // 2), b"%x" % (len(body) * 2), b"\xd9\xa3",
         )
     )  # fmt: skip
     to.say(_CHUNKED + size + b"\r\n" + body + b"\r\n0\r\n\r\n")
@@ -189,7 +189,9 @@ def _lying_length(to: _Conversation) -> None:
 
 
 def _redirect(to: _Conversation) -> None:
-    place = to.chance.choice((b"file:///etc/passwd", b"http://127.0.0.1:1/", b"//evil", b"\x1b[2J", b"http://[::1", b""))
+    place = to.chance.choice(
+        (b"file:///etc/passwd", b"http://127.0.0.1:1/", b"//evil", b"\x1b[2J", b"http://[::1", b"")
+    )
     status = to.chance.choice((b"301", b"302", b"303", b"307", b"308"))
     to.say(b"HTTP/1.1 " + status + b" Moved\r\nLocation: " + place + b"\r\nContent-Length: 0\r\n\r\n")
 
@@ -201,18 +203,23 @@ def _compressed(to: _Conversation) -> None:
 
 def _statuses(to: _Conversation) -> None:
     status = to.chance.choice((b"100", b"101", b"103", b"204", b"304", b"400", b"429", b"500", b"503", b"000", b"999"))
-    body = to.chance.choice((b"", b"no \x1b[31mway\x07", b"\xff\xfe" * 50, b"x" * 10**6, b"line\nline\r\x9b2J", b"\xe2\x80\xae"))
+    body = to.chance.choice(
+        (b"", b"no \x1b[31mway\x07", b"\xff\xfe" * 50, b"x" * 10**6, b"line\nline\r\x9b2J", b"\xe2\x80\xae")
+    )
     to.say(b"HTTP/1.1 " + status + b" What\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
 
 
 def _errors(to: _Conversation) -> None:
     text = to.chance.choice(
-        (b'{"error":"\x1b[31m"}', b'{"error":{"message":"' + b"x" * 9000 + b'"}}', b'{"error":1e999}', b'{ "error" :'))
+        (b'{"error":"\x1b[31m"}', b'{"error":{"message":"' + b"x" * 9000 + b'"}}', b'{"error":1e999}', b'{ "error" :')
+    )
     to.say(_CHUNKED + _chunk(b"data: " + text + b"\n\n") + b"0\r\n\r\n")
 
 
 def _garbage(to: _Conversation) -> None:
-    to.say(to.chance.choice((b"", _HEAD + b"\r\n", _CHUNKED)) + to.chance.randbytes(to.chance.choice((1, 300, 200_000))))
+    to.say(
+        to.chance.choice((b"", _HEAD + b"\r\n", _CHUNKED)) + to.chance.randbytes(to.chance.choice((1, 300, 200_000)))
+    )
     if to.chance.random() < 0.7:
         to.opened.close()
 
@@ -264,8 +271,12 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "lying chunks": _lying_chunks, "lying length": _lying_length, "redirect": _redirect, "compressed": _compressed,
     "status": _statuses, "error": _errors, "garbage": _garbage, "twice": _twice, "too many": _too_many,
     "large": _large, "mutated": _mutated,
-    "not HTTP": _said(b"220 smtp ESMTP\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"HTTP/0.9 200\r\n\r\n", b"\r\n" * 999),
-    "no token": _said(_CHUNKED + b"0\r\n\r\n", _CHUNKED + _chunk(_DONE) + b"0\r\n\r\n", _HEAD + b"Content-Length: 0\r\n\r\n"),
+    "not HTTP": _said(
+        b"220 smtp ESMTP\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"HTTP/0.9 200\r\n\r\n", b"\r\n" * 999
+    ),
+    "no token": _said(
+        _CHUNKED + b"0\r\n\r\n", _CHUNKED + _chunk(_DONE) + b"0\r\n\r\n", _HEAD + b"Content-Length: 0\r\n\r\n"
+    ),
 }  # fmt: skip
 _WITHOUT_READING = "without reading"
 _NAMES = (*BEHAVIOURS, _WITHOUT_READING, "mixed")
@@ -396,6 +407,4 @@ def _attack(count: int, seed: int, folder: Path) -> Tally:  # noqa: ARG001 - not
     return tally
 
 
-ATTACKS = (
-    Attack(name="servers", what="hostile servers of language models under load tests", count=300, run=_attack),
-)
+ATTACKS = (Attack(name="servers", what="hostile servers of language models under load tests", count=300, run=_attack),)

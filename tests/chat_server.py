@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FRAME_TOKENS = 5
-FAULTS = ("garbage", "status", "endless", "silent", "closes", "error-event", "no-stream", "no-usage", "huge-event")
+FAULTS = (
+    "garbage", "status", "endless", "silent", "closes", "error-event", "no-stream", "no-usage", "huge-event", "boasts",
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -120,7 +122,8 @@ class _Server:
                 return
             self.event(client, {"choices": [{"delta": {"content": ""}, "finish_reason": "length"}]})
             if self.fault != "no-usage":
-                usage = {"prompt_tokens": client.words + FRAME_TOKENS, "completion_tokens": client.asked}
+                written = client.asked * 1000 if self.fault == "boasts" else client.asked
+                usage = {"prompt_tokens": client.words + FRAME_TOKENS, "completion_tokens": written}
                 self.event(client, {"choices": [], "usage": usage})
             client.socket.sendall(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         except OSError:

@@ -168,6 +168,7 @@ class JobLease:
         self._source: ReportSource | None = None
         self._ended_by_itself = False
         self._missing_outputs: tuple[str, ...] = ()
+        self._taken_outputs: set[str] = set()
         self._is_finished = False
         self._given_outputs: dict[str, dict[str, tuple[int, int]]] = {}
         """The user's own files where the job will leave its outputs."""
@@ -543,12 +544,19 @@ class JobLease:
         check_way(workdir / "output", below=self.cloud.home)
         if os.path.lexists(workdir / name):
             copy_or_move(workdir / name, self.space.outputs / name, within=workdir)
+            self._taken_outputs.add(name)
 
     def _keep_for_missing_outputs(self) -> None:
-        """Find the outputs that a training which ended by itself did not leave; then keep all that it wrote."""
+        """Find the outputs that a training which ended by itself did not leave; then keep all that it wrote.
+
+        What an earlier attempt left counts where this one continued from its checkpoint: it is the same training.
+        """
         if not self._ended_by_itself:
             return
-        self._missing_outputs = tuple(n for n in self.job.outputs if not os.path.lexists(self.space.outputs / n))
+        left = self._taken_outputs
+        if self.base_samples > 0:
+            left = {name for name in self.job.outputs if os.path.lexists(self.space.outputs / name)}
+        self._missing_outputs = tuple(name for name in self.job.outputs if name not in left)
         if self._missing_outputs and isinstance(self.nodes, RemoteFiles):
             self.nodes.fetch(["workdir"])
 

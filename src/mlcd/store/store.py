@@ -348,6 +348,9 @@ class Store:
         try:
             yield
         finally:
+            if not self._is_recorded(run_id):  # deleted meanwhile: nothing of it stays
+                with suppress(OSError):
+                    Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
 
     def is_live(self, run_id: str) -> bool:
@@ -451,6 +454,12 @@ class Store:
         found = self._db.execute("SELECT run_id FROM runs NOT INDEXED ORDER BY rowid DESC").fetchall()
         counted = self._db.execute(f"SELECT run_id FROM {COUNTS} NOT INDEXED ORDER BY rowid DESC").fetchall()  # noqa: S608
         return list(dict.fromkeys(str(row["run_id"]) for row in (*found, *counted)))
+
+    def _is_recorded(self, run_id: str) -> bool:
+        """Whether there is a run of this name; True also where that cannot be told."""
+        with suppress(*UNREADABLE):
+            return self._db.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
+        return True
 
     def _status(self, run_id: str) -> Status:
         row = self._last("SELECT * FROM statuses WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)

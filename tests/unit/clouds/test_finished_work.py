@@ -136,3 +136,24 @@ def test_a_job_that_ends_while_the_trial_ends_is_finished(tmp_path: Path) -> Non
         threading.Timer(0.5, lambda: ended.rename(ended.with_name("exit.json"))).start()
         assert lease.finish(point).is_finished
     assert taken(cloud) == "new"
+
+
+def training(cloud: JobCloud) -> Settled:
+    with JobLease(cloud, Order(config=ONE, purpose=Purpose.RUN, seconds=60.0, run_id="run")) as lease:
+        return lease.finish(list(lease.progress())[-1])
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_what_an_earlier_attempt_left_counts_only_where_the_training_continued(tmp_path: Path, continues: bool) -> None:
+    cloud = cloud_of(tmp_path, job("model"), checkpoints=True)
+    assert training(cloud).missing_outputs == ()
+    if continues:
+        checkpoint = cloud.workspace("run").checkpoint / "step-50"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "mlcd.json").write_text('{"samples": 50}')
+    cloud.engine.act = job()  # type: ignore[attr-defined]
+    settled = training(cloud)
+    assert settled.missing_outputs == (() if continues else ("model",))
+    assert bool(settled.kept_folder) is not continues
+    cloud.engine.act = job("model", text="other")  # type: ignore[attr-defined]
+    assert (training(cloud).missing_outputs, taken(cloud)) == ((), "other")

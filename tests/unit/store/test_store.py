@@ -383,6 +383,18 @@ def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
         assert not one.is_live("r")
 
 
+def test_a_run_that_was_deleted_meanwhile_leaves_no_lock(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        add(store, "r")
+        with store.lock("r"):
+            pass
+        assert (tmp_path / "locks" / "r.lock").exists()
+        store.remove("r")
+        with store.lock("r"):  # of a command that found the run before it was deleted
+            pass
+        assert not list((tmp_path / "locks").iterdir())
+
+
 def test_what_was_recorded_is_on_the_disk(store: Store) -> None:
     assert store._db.execute("PRAGMA synchronous").fetchone()[0] == 2, "FULL: it survives a power cut"
     assert store._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"

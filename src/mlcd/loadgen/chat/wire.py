@@ -141,6 +141,8 @@ class ChatWire:
                 continue
             if event & select.EPOLLOUT:
                 self._write(connection)
+                if self._open_ones.get(number) is not connection:
+                    continue  # it could not be sent
             if event & ~select.EPOLLOUT and (ended := self._read(connection)) is not None:
                 found.append(ended)
         return found + self._late()
@@ -204,6 +206,10 @@ class ChatWire:
         asked = connection.exchange.output_tokens if connection.exchange is not None else 0
         if len(answer.times) > _TOO_LONG * asked + _SLACK_PIECES:
             return self._end(connection, f"the answer does not end: {len(answer.times):,} pieces for {asked:,} tokens")
+        if (answer.output_tokens or 0) > _TOO_LONG * asked + _SLACK_PIECES:
+            return self._end(
+                connection, f"the stream's usage: {answer.output_tokens:,} tokens, and {asked:,} were asked for"
+            )
         return self._end(connection, "") if answer.is_over else None
 
     def _late(self) -> list[Stream]:
