@@ -15,6 +15,7 @@ from mlcd.problem import Problem
 from mlcd.search.serving.auto_settings import ServingAutoSettings
 from mlcd.search.serving.falcon_settings import FalconTransferSettings
 from mlcd.search.serving.falcon_transfer import operator_prior
+from mlcd.search.serving.paces import Paced
 from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
 from mlcd.search.serving.serving_forecast import LoadTests, ServingForecast, items_of, load_tests, outlook
 from mlcd.search.serving.table_informed import ById, Need
@@ -89,13 +90,12 @@ class ServingAuto(PosteriorStrategy):
 
     def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> ServingForecast:
         """See PosteriorStrategy: that of both beliefs, each with its probability."""
-        prior, data = self.prior(problem), load_tests(problem, history)
-        fits, ratio = self.outlook_memory(problem, history), _latency_ratio(prior, problem, history)
-        language = prior.language
-        shares = ((1.0, prior.belief),)
-        if language is not None and language.described is not None:
-            trust = self._trust(language, problem, history)
-            shares = ((trust, language.described), (1 - trust, language.undescribed))
+        prior, fits = self.prior(problem), self.outlook_memory(problem, history)
+        shares = self._shares(prior, problem, history)
+        if prior.language is not None and prior.language.users:
+            paced = Paced(problem=problem, history=history, language=prior.language, shares=shares)
+            return paced.forecast(fits, pending)
+        data, ratio = load_tests(problem, history), _latency_ratio(prior, problem, history)
         found = []
         for share, belief in shares:
             mean, variance = _given(belief, data, pending, problem.noise)
@@ -115,15 +115,25 @@ class ServingAuto(PosteriorStrategy):
         found[load_tests(problem, history).rows] = 1.0  # these ran
         return found
 
+    def _shares(self, prior: AutoPrior, problem: Problem, history: History) -> tuple[tuple[float, Belief], ...]:
+        """The beliefs, each with its probability."""
+        language = prior.language
+        if language is None or language.described is None:
+            return ((1.0, prior.belief),)
+        trust = self._trust(language, problem, history)
+        return (trust, language.described), (1 - trust, language.undescribed)
+
     def _trust(self, language: LanguagePrior, problem: Problem, history: History) -> float:
         """The probability that the description is right, after the trials."""
-        data = load_tests(problem, history)
         if language.described is None:
             return 0.0
+        data = load_tests(problem, history)
+        ran = language.fits[data.rows]
+        if language.users:
+            data = Paced(problem=problem, history=history, language=language, shares=()).tests()
         log_odds = np.log(self.settings.described / (1 - self.settings.described))
         log_odds += language.described.log_likelihood(data.rows, data.log_seconds, data.errors)
         log_odds -= language.undescribed.log_likelihood(data.rows, data.log_seconds, data.errors)
-        ran = language.fits[data.rows]
         log_odds += float(np.log(np.where(ran, RUNS_WHERE_IT_FITS, RUNS_WHERE_NOT) / RUNS_UNKNOWN).sum())
         for failure in history.failures:
             if failure.kind is FailureKind.OUT_OF_MEMORY:
@@ -137,8 +147,10 @@ class ServingAuto(PosteriorStrategy):
         among = np.flatnonzero(likely >= likely.max() * (1 - 1e-6))
         if len(among) == 1 or len(history):
             return int(among[0])
-        covariance = self.prior(problem).belief.covariance
-        return int(among[covariance[among].sum(axis=1).argmax()])
+        prior = self.prior(problem)
+        width = len(prior.language.users) if prior.language is not None and prior.language.users else 1
+        told = prior.belief.covariance.sum(axis=1).reshape(-1, width).sum(axis=1)
+        return int(among[told[among].argmax()])
 
     def _price_shares(self, problem: Problem, worth: ServingForecast) -> Floats:
         """(N,) a trial's price as a share of what serving costs in `hours`, in the goal's unit."""
