@@ -15,7 +15,7 @@ from mlcd.problem import Problem
 from mlcd.search.serving.auto_settings import ServingAutoSettings
 from mlcd.search.serving.falcon_settings import FalconTransferSettings
 from mlcd.search.serving.falcon_transfer import operator_prior
-from mlcd.search.serving.paces import Paced
+from mlcd.search.serving.paces import Paces
 from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
 from mlcd.search.serving.serving_forecast import LoadTests, ServingForecast, items_of, load_tests, outlook
 from mlcd.search.serving.table_informed import ById, Need
@@ -89,20 +89,18 @@ class ServingAuto(PosteriorStrategy):
         return f"no load test is expected to save {self.settings.gain:.1%}, or its price in {hours:g} hours of serving"
 
     def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> ServingForecast:
-        """See PosteriorStrategy: that of both beliefs, each with its probability."""
+        """See PosteriorStrategy. A language model's comes from both beliefs, each with its probability."""
         prior, fits = self.prior(problem), self.outlook_memory(problem, history)
-        shares = self._shares(prior, problem, history)
-        if prior.language is not None and prior.language.users:
-            paced = Paced(problem=problem, history=history, language=prior.language, shares=shares)
-            return paced.forecast(fits, pending)
-        data, ratio = load_tests(problem, history), _latency_ratio(prior, problem, history)
-        found = []
-        for share, belief in shares:
-            mean, variance = _given(belief, data, pending, problem.noise)
-            waiting = self.settings.waiting_deviation
-            made = outlook(problem, history, mean, variance, fits, waiting_deviation=waiting, log_ratio=ratio)
-            found.append((share, made))
-        return _mixed(found)
+        language = prior.language
+        if language is None:
+            data, waiting = load_tests(problem, history), self.settings.waiting_deviation
+            mean, variance = _given(prior.belief, data, pending, problem.noise)
+            return outlook(problem, history, mean, variance, fits, waiting_deviation=waiting)
+        shares: tuple[tuple[float, Belief], ...] = ((1.0, language.undescribed),)
+        if language.described is not None:
+            trust = self._trust(language, problem, history)
+            shares = ((trust, language.described), (1 - trust, language.undescribed))
+        return Paces(problem=problem, history=history, language=language, shares=shares).forecast(fits, pending)
 
     def outlook_memory(self, problem: Problem, history: History) -> Floats:
         """(N,) the probability that memory suffices, by the description and by how far trials agree with it."""
@@ -115,22 +113,12 @@ class ServingAuto(PosteriorStrategy):
         found[load_tests(problem, history).rows] = 1.0  # these ran
         return found
 
-    def _shares(self, prior: AutoPrior, problem: Problem, history: History) -> tuple[tuple[float, Belief], ...]:
-        """The beliefs, each with its probability."""
-        language = prior.language
-        if language is None or language.described is None:
-            return ((1.0, prior.belief),)
-        trust = self._trust(language, problem, history)
-        return (trust, language.described), (1 - trust, language.undescribed)
-
     def _trust(self, language: LanguagePrior, problem: Problem, history: History) -> float:
         """The probability that the description is right, after the trials."""
         if language.described is None:
             return 0.0
-        data = load_tests(problem, history)
-        ran = language.fits[data.rows]
-        if language.users:
-            data = Paced(problem=problem, history=history, language=language, shares=()).tests()
+        ran = language.fits[load_tests(problem, history).rows]
+        data = Paces(problem=problem, history=history, language=language).tests
         log_odds = np.log(self.settings.described / (1 - self.settings.described))
         log_odds += language.described.log_likelihood(data.rows, data.log_seconds, data.errors)
         log_odds -= language.undescribed.log_likelihood(data.rows, data.log_seconds, data.errors)
@@ -143,7 +131,7 @@ class ServingAuto(PosteriorStrategy):
 
     def _first(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> int:
         """The largest expected worth; of equal ones, the one that tells most about the others."""
-        likely = np.where(candidates, worth.likely, -1.0)
+        likely = np.where(candidates, worth.gain, -1.0)
         among = np.flatnonzero(likely >= likely.max() * (1 - 1e-6))
         if len(among) == 1 or len(history):
             return int(among[0])
@@ -162,22 +150,6 @@ class ServingAuto(PosteriorStrategy):
         return np.asarray(prices / whole[0])
 
 
-def _mixed(found: list[tuple[float, ServingForecast]]) -> ServingForecast:
-    """Forecasts that hold with these probabilities as one: what is expected of each configuration."""
-    _, first = max(found, key=lambda pair: pair[0])
-    if len(found) == 1:
-        return first
-    worth = sum(share * np.exp(-made.log_value) * made.keeps for share, made in found)
-    keeps = sum(share * made.keeps for share, made in found)
-    gain = sum(share * made.gain / made.best for share, made in found)
-    return replace(
-        first,
-        log_value=np.log(np.maximum(keeps, 1e-300) / np.maximum(worth, 1e-300)),
-        keeps=np.asarray(keeps),
-        gain=np.asarray(gain * first.best),
-    )
-
-
 def _given(belief: Belief, data: LoadTests, pending: tuple[int, ...], noise: float) -> tuple[Floats, Floats]:
     mean, variance = belief.given(data.rows, data.log_seconds, data.errors)
     if not pending:
@@ -185,19 +157,6 @@ def _given(belief: Belief, data: LoadTests, pending: tuple[int, ...], noise: flo
     rows = np.append(data.rows, pending).astype(np.intp)
     values = np.append(data.log_seconds, mean[list(pending)])
     return belief.given(rows, values, np.append(data.errors, np.full(len(pending), noise)))
-
-
-def _latency_ratio(prior: AutoPrior, problem: Problem, history: History) -> tuple[Floats, Floats] | None:
-    """Mean and variance of ln(latency of a request / seconds), after the trials; None where nothing is known of it."""
-    slo = problem.goal.slo
-    if prior.language is None or prior.language.ratio is None or slo is None:
-        return None
-    loads = [trial for trial in history.measured if trial.load is not None]
-    rows = np.array([problem.space.index[trial.config] for trial in loads], dtype=np.intp)
-    seen = [trial.load.percentile(slo.percentile) for trial in loads if trial.load is not None]
-    rates = np.array([trial.samples_per_second for trial in loads])
-    values = np.log(np.array(seen) * rates / items_of(problem.space)[rows]) if loads else np.zeros(0)
-    return prior.language.ratio.given(rows, values, np.full(len(rows), problem.noise))
 
 
 @lru_cache(maxsize=8)
