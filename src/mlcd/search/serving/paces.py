@@ -122,15 +122,15 @@ class Paces:
         log_seconds = after.mean + draws @ lower.T
         kept = np.ones(log_seconds.shape, dtype=bool)
         for at, limit in enumerate(self.limits):
-            longest, deviation = self._log_longest(limit)
+            longest, deviations = self._log_longest(limit)
             shift = np.random.default_rng([number, at]).standard_normal((SAMPLES, 1))
-            kept &= log_seconds <= longest + deviation * shift
+            kept &= log_seconds <= longest + deviations * shift
         rates = np.where(kept, self.users / np.exp(log_seconds), 0.0)
         best = rates.reshape(SAMPLES, len(self.problem.space), self.width).max(axis=2)
         rate = self.problem.goal.rate
         return best if rate is None else np.where(best >= rate, rate, 0.0)
 
-    def _log_longest(self, limit: ChatLimit) -> tuple[Floats, float]:
+    def _log_longest(self, limit: ChatLimit) -> tuple[Floats, Floats]:
         """(N x K,) ln of the longest request that keeps the limit, and its deviation, after the load tests."""
         part, deviation = PART_OF_REQUEST[str(limit.metric)]
         mean = np.full(len(self.users), part)
@@ -138,15 +138,19 @@ class Paces:
             mean = self.language.ratio.mean
             deviation = float(np.sqrt(np.diag(self.language.ratio.covariance).mean()))
         mean = mean + PERCENTILE_SHIFT[limit.percentile]
-        off = []
+        seen: dict[int, tuple[float, float]] = {}
         for trial in self.history.measured:
-            seen, seconds, row = self._seen(trial, limit)
-            if seen > 0 and seconds > 0:
-                off.append(float(np.log(seen / seconds) - mean[row]))
-        if off:  # one shift for all configurations
+            latency, seconds, row = self._seen(trial, limit)
+            if latency > 0 and seconds > 0:
+                seen[row] = (float(np.log(latency / seconds)), trial.relative_error)
+        if seen:  # one shift for all that was not measured
+            off = [ratio - mean[row] for row, (ratio, _) in seen.items()]
             mean = mean + sum(off) / (len(off) + (LIMIT_ERROR / deviation) ** 2)
             deviation = float(1.0 / np.sqrt(len(off) / LIMIT_ERROR**2 + 1.0 / deviation**2))
-        return np.log(limit.seconds) - mean, float(np.hypot(deviation, LIMIT_ERROR))
+        deviations = np.full(len(mean), np.hypot(deviation, LIMIT_ERROR))
+        for row, (ratio, error) in seen.items():
+            mean[row], deviations[row] = ratio, error
+        return np.log(limit.seconds) - mean, deviations
 
     def _seen(self, trial: Measurement, limit: ChatLimit) -> tuple[float, float, int]:
         """What a trial measured of a limit's metric, as seconds of a request; requests in flight / rate; and its row."""
