@@ -102,7 +102,11 @@ class LoadTestCase(Case):
                     e2e=three,
                     front=tuple(
                         TokenPoint(
-                            concurrency=pace, output_tokens_per_second=held * tokens, ttft_p95=0.0, tpot_p95=0.0, kept=ok
+                            concurrency=pace,
+                            output_tokens_per_second=held * tokens,
+                            ttft_p95=0.0,
+                            tpot_p95=0.0,
+                            kept=ok,
                         )
                         for pace, held, _, ok in front
                     ),

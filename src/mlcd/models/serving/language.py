@@ -104,7 +104,7 @@ def language_prior(
     if places is None:
         return None
     if users and knobs is not None:
-        knobs = np.kron(knobs, np.ones((len(users), len(users))))
+        knobs = np.repeat(np.repeat(knobs, len(users), axis=0), len(users), axis=1)
     past = known.paces or known
     experience = _experience(past)
     ratio = _ratio(past, places)
@@ -386,4 +386,3 @@ def _ratio(known: Known, places: _Places) -> Belief | None:
         mean=mean,
         covariance=RATIO_LEVEL**2 + deviation**2 * 0.5 * (apart + np.eye(len(mean))),
     )
-

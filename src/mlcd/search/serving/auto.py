@@ -185,7 +185,7 @@ def _own_knobs(space: Space) -> Floats | None:
     distinct = {row: at for at, row in enumerate(dict.fromkeys(rows))}
     part = Space(knobs, tuple(Config(row) for row in distinct))
     at = np.array([distinct[row] for row in rows])
-    return _correlation(Columns.of(part))[np.ix_(at, at)]
+    return np.asarray(_correlation(Columns.of(part))[np.ix_(at, at)])
 
 
 def _correlation(columns: Columns) -> Floats:

@@ -153,7 +153,7 @@ class Paces:
         return np.log(limit.seconds) - mean, deviations
 
     def _seen(self, trial: Measurement, limit: ChatLimit) -> tuple[float, float, int]:
-        """What a trial measured of a limit's metric, as seconds of a request; requests in flight / rate; and its row."""
+        """A limit's metric in a trial, as seconds of a request; requests in flight / rate; and its row."""
         load = trial.load
         first = self.problem.space.index[trial.config] * self.width
         if load is None:
