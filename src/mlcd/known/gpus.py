@@ -51,9 +51,7 @@ class Machine:
 
 
 def _gpu(tflops: float, gb_per_second: float, memory_gib: float, link_gb_per_second: float) -> Gpu:
-    return Gpu(
-        tflops=tflops, gb_per_second=gb_per_second, memory_gib=memory_gib, link_gb_per_second=link_gb_per_second
-    )
+    return Gpu(tflops=tflops, gb_per_second=gb_per_second, memory_gib=memory_gib, link_gb_per_second=link_gb_per_second)
 
 
 GPUS: Mapping[str, Gpu] = {

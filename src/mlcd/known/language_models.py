@@ -12,7 +12,7 @@ MOST_CONFIG_BYTES = 1024 * 1024
 MOST_LAYERS, MOST_WIDTH, MOST_EXPERTS, MOST_PARAMETERS = 10_000, 10_000_000, 4096, 1e20
 BYTES_OF_DTYPE = {"float64": 8.0, "float32": 4.0, "float16": 2.0, "bfloat16": 2.0, "float8": 1.0, "int8": 1.0}
 SERVED_BYTES = 2.0
-"""Servers load weights in half precision unless they are told otherwise; a config with float32 says how it was saved."""
+"""Servers load weights in half precision unless told otherwise; float32 in a config says how they were saved."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

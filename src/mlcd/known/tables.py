@@ -99,6 +99,8 @@ class Known:
                   only ones; None: all that they use, and all that no model uses
     machines      the GPUs of each instance type, as far as they are known
     lengths       of the requests, if the models are language models
+    users         requests in flight that one load test goes through; empty where `batch` is a knob, or is not known
+    paces         the same models at each number of requests in flight, where a load test goes through them
     """
 
     configs: tuple[Config, ...]
@@ -110,6 +112,8 @@ class Known:
     chosen: Callable[[frozenset[str]], frozenset[OperatorShape]] | None = None
     machines: Mapping[str, Machine] = field(default_factory=dict)
     lengths: TokenLengths | None = None
+    users: tuple[int, ...] = ()
+    paces: "Known | None" = None
 
     def __post_init__(self) -> None:
         size = (len(self.configs),)
@@ -119,8 +123,8 @@ class Known:
 
     @cached_property
     def batches(self) -> Floats:
-        """(N,) items per batch."""
-        return np.array([float(config["batch"]) for config in self.configs])
+        """(N,) items per batch; 1 if `batch` is not a knob."""
+        return np.array([float(dict(config.values).get("batch", 1)) for config in self.configs])
 
     @cached_property
     def replicas(self) -> Floats:
@@ -143,7 +147,8 @@ class Known:
             for curve in self.curves
             if (shape := (curve.operator, curve.shape)) not in dropped and (chosen is None or shape in chosen)
         )
-        return replace(self, models=kept, curves=curves)
+        paces = None if self.paces is None else self.paces.without(*names)
+        return replace(self, models=kept, curves=curves, paces=paces)
 
     def throughput(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
         """(N,) items per second, with each replica's batches in sequence; 0 if the limit is broken or it failed."""

@@ -1,12 +1,14 @@
 """The test beds of `mlcd bench serve`."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from mlcd.bench.serve.case import Bed
 from mlcd.bench.serve.csv_tables import INSTANCES, columns_of
+from mlcd.errors import BadInput
 
 # (module, function), imported on demand because the tables are large.
 _H200 = ("mlcd.known.h200", "h200")
@@ -18,18 +20,24 @@ _LATENCY_TABLES = ("mlcd.bench.serve.ribbon", "ribbon_beds")
 _TOKEN_TABLES = ("mlcd.bench.serve.llmpilot", "llmpilot_bed")
 
 
-def beds(*, sim: bool = False, cpu: bool = False, tables: Path | None = None) -> tuple[Bed, ...]:
+def beds(
+    *, sim: bool = False, cpu: bool = False, tables: Path | None = None, load_tests: bool = False
+) -> tuple[Bed, ...]:
     """The paper's simulated space, a folder of tables, or mlcd's own measurements: on an H200, or on CPUs.
 
-    Tables have the form of ribbon (latency by batch) or of llmpilot (tokens a second by requests in flight).
+    Tables have the form of ribbon (latency by batch) or of llmpilot (tokens a second by requests in flight). With
+    `load_tests`, trials of the latter go through the requests in flight. Raises BadInput.
     """
+    counts_tokens = tables is not None and _counts_tokens(tables)
+    if load_tests and not counts_tokens:
+        raise BadInput("--load-tests: needs --tables with requests in flight, in the form of llmpilot")
     if sim:
         paper: Callable[[], Bed] = _load(*_PAPER)
         return (paper(),)
     if tables is not None:
-        if _counts_tokens(tables):
+        if counts_tokens:
             language_models: Callable[[Path], Bed] = _load(*_TOKEN_TABLES)
-            return (language_models(tables),)
+            return (replace(language_models(tables), load_tests=load_tests),)
         read: Callable[[Path], tuple[Bed, ...]] = _load(*_LATENCY_TABLES)
         return read(tables)
     known = _load(*(_CPU if cpu else _H200))()

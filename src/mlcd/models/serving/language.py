@@ -50,6 +50,8 @@ LEAST_MODELS = 3
 """With fewer known models, all scales are 1."""
 MOST_ROWS_OF_A_MODEL = 40
 """Of a known model, so many evenly spread rows are used to choose the scales: for speed."""
+MOST_ROWS = 4000
+"""Of a belief: its covariance then takes 128 MB."""
 KNOBS = 0.3
 """The same along a server's own settings, which the roofline does not know."""
 UNDESCRIBED_LEVEL = 1.0
@@ -70,6 +72,9 @@ TYPICAL = LanguageModel(parameters=7e9, layers=32, hidden=4096, kv_heads=8, head
 class LanguagePrior:
     """What is expected of a language model, for the N configurations of a problem.
 
+    Where a load test goes through K numbers of requests in flight (`users`), the beliefs have N x K rows: those of the
+    first configuration come first. Else K is 1, and the concurrency is the configuration's.
+
     described    belief of ln seconds by its sizes; None if they are not known
     undescribed  the same without them
     fits         (N,) whether weights and a request fit into memory by its sizes; all True without them
@@ -81,6 +86,8 @@ class LanguagePrior:
     fits: NDArray[np.bool_]
     ratio: Belief | None
     known_models: int
+    users: tuple[int, ...] = ()
+    output_tokens: float = 1.0
 
 
 def language_prior(
@@ -92,15 +99,20 @@ def language_prior(
     """
     if known.lengths is None:
         return None
-    places = _places(configs, known.machines)
+    users = thinned_users(known.users, len(configs))
+    places = _places(configs, known.machines, users)
     if places is None:
         return None
-    experience = _experience(known)
-    ratio = _ratio(known, places)
+    if users and knobs is not None:
+        knobs = np.repeat(np.repeat(knobs, len(users), axis=0), len(users), axis=1)
+    past = known.paces or known
+    experience = _experience(past)
+    ratio = _ratio(past, places)
     memory = np.ones(len(configs), dtype=bool)
     described = None
     if language is not None:
-        memory = np.array([fits(language, setting.machine, known.lengths) for setting in places.settings])
+        machines = [setting.machine for setting in places.settings[:: max(len(users), 1)]]
+        memory = np.array([fits(language, machine, known.lengths) for machine in machines])
         mean = log_seconds(language, places.settings, known.lengths, experience.log_factors)
         described = _belief(experience, places, mean, encoder=language.has_encoder, knobs=knobs)
     models = [run.model for run in experience.runs] or [TYPICAL]
@@ -114,7 +126,15 @@ def language_prior(
         fits=memory,
         ratio=ratio,
         known_models=len(experience.runs),
+        users=users,
+        output_tokens=known.lengths.output_tokens,
     )
+
+
+def thinned_users(users: tuple[int, ...], configs: int) -> tuple[int, ...]:
+    """As many of the numbers of requests in flight, evenly spread, as MOST_ROWS allow for so many configurations."""
+    count = min(len(users), max(MOST_ROWS // configs, 1))
+    return tuple(users[at] for at in np.linspace(len(users) - 1, 0, count).round().astype(int)[::-1])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,8 +232,12 @@ def _errors(residuals: Floats) -> Floats:
     return np.where(np.abs(residuals) > OUTLIER, np.abs(residuals), MEASUREMENT_ERROR)
 
 
-def _places(configs: tuple[Config, ...], machines: Mapping[str, Machine]) -> _Places | None:
-    values = [dict(config.values) for config in configs]
+def _places(
+    configs: tuple[Config, ...], machines: Mapping[str, Machine], paces: tuple[int, ...] = ()
+) -> _Places | None:
+    """Every configuration, at each of the paces where there are some; None if the GPUs of one are not known."""
+    found = [dict(config.values) for config in configs]
+    values = [{**each, "batch": pace} for each in found for pace in paces] if paces else found
     instances = tuple(str(each.get("instance", "")) for each in values)
     if any(instance not in machines for instance in instances):
         return None
@@ -362,4 +386,3 @@ def _ratio(known: Known, places: _Places) -> Belief | None:
         mean=mean,
         covariance=RATIO_LEVEL**2 + deviation**2 * 0.5 * (apart + np.eye(len(mean))),
     )
-

@@ -3,7 +3,8 @@ r"""A language model's pace by its sizes and the GPUs' data sheets, with factors
 With U requests in flight, a step of the server gives each of them a token. In a closed loop, one request's prompt must
 be processed for every answer that ends, so that a token of all U requests takes
 
-    s(U) = L a + [GPUs > 1] L b + w W / bw + U (n_in / n_out) (p 2 P / F + x E / link) + U (k (n_in + n_out) KV / bw + r / n_out)
+    s(U) = L a + [GPUs > 1] L b + w W / bw
+           + U ((n_in / n_out) (p 2 P / F + x E / link) + k (n_in + n_out / 2) KV / bw + r / n_out)
 
 L layers, W bytes of weights that a token reads, bw memory bandwidth, P parameters that a prompt's token passes, F peak
 FLOP/s, E bytes that GPUs exchange for a prompt's token, KV bytes kept for a token; all GPUs of the node together. Then
@@ -58,7 +59,7 @@ MEMORY_SHARE = 0.9
 MODEL_WEIGHT = 16.0
 """A known model counts as so many independent measurements: those of one model have errors in common."""
 LENGTHS_DEVIATION = 0.5
-"""Of ln of how many requests the cache holds: lengths vary, so that some wait before a cache for mean lengths is full."""
+"""Of ln of how many requests the cache holds: lengths vary, so some wait before a cache for mean lengths is full."""
 OUTLIER = 0.2
 """Residuals of ln seconds beyond this count linearly: a server that ran out of cache says nothing about the factors."""
 
@@ -112,7 +113,9 @@ def fits(model: LanguageModel, machine: Machine, lengths: TokenLengths) -> bool:
     return held_requests(model, machine, lengths) >= 1.0
 
 
-def log_seconds(model: LanguageModel, settings: Sequence[Setting], lengths: TokenLengths, log_factors: Floats) -> Floats:
+def log_seconds(
+    model: LanguageModel, settings: Sequence[Setting], lengths: TokenLengths, log_factors: Floats
+) -> Floats:
     """(N,) ln of the seconds of a request, n_out s(U), waiting for the cache included."""
     rows = np.array([terms(model, setting, lengths) for setting in settings]).reshape(len(settings), len(FACTORS))
     held = np.array([max(held_requests(model, setting.machine, lengths), 1.0) for setting in settings])

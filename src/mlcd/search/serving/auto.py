@@ -15,6 +15,7 @@ from mlcd.problem import Problem
 from mlcd.search.serving.auto_settings import ServingAutoSettings
 from mlcd.search.serving.falcon_settings import FalconTransferSettings
 from mlcd.search.serving.falcon_transfer import operator_prior
+from mlcd.search.serving.paces import Paces
 from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
 from mlcd.search.serving.serving_forecast import LoadTests, ServingForecast, items_of, load_tests, outlook
 from mlcd.search.serving.table_informed import ById, Need
@@ -88,21 +89,18 @@ class ServingAuto(PosteriorStrategy):
         return f"no load test is expected to save {self.settings.gain:.1%}, or its price in {hours:g} hours of serving"
 
     def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> ServingForecast:
-        """See PosteriorStrategy: that of both beliefs, each with its probability."""
-        prior, data = self.prior(problem), load_tests(problem, history)
-        fits, ratio = self.outlook_memory(problem, history), _latency_ratio(prior, problem, history)
+        """See PosteriorStrategy. A language model's comes from both beliefs, each with its probability."""
+        prior, fits = self.prior(problem), self.outlook_memory(problem, history)
         language = prior.language
-        shares = ((1.0, prior.belief),)
-        if language is not None and language.described is not None:
+        if language is None:
+            data, waiting = load_tests(problem, history), self.settings.waiting_deviation
+            mean, variance = _given(prior.belief, data, pending, problem.noise)
+            return outlook(problem, history, mean, variance, fits, waiting_deviation=waiting)
+        shares: tuple[tuple[float, Belief], ...] = ((1.0, language.undescribed),)
+        if language.described is not None:
             trust = self._trust(language, problem, history)
             shares = ((trust, language.described), (1 - trust, language.undescribed))
-        found = []
-        for share, belief in shares:
-            mean, variance = _given(belief, data, pending, problem.noise)
-            waiting = self.settings.waiting_deviation
-            made = outlook(problem, history, mean, variance, fits, waiting_deviation=waiting, log_ratio=ratio)
-            found.append((share, made))
-        return _mixed(found)
+        return Paces(problem=problem, history=history, language=language, shares=shares).forecast(fits, pending)
 
     def outlook_memory(self, problem: Problem, history: History) -> Floats:
         """(N,) the probability that memory suffices, by the description and by how far trials agree with it."""
@@ -117,13 +115,13 @@ class ServingAuto(PosteriorStrategy):
 
     def _trust(self, language: LanguagePrior, problem: Problem, history: History) -> float:
         """The probability that the description is right, after the trials."""
-        data = load_tests(problem, history)
         if language.described is None:
             return 0.0
+        ran = language.fits[load_tests(problem, history).rows]
+        data = Paces(problem=problem, history=history, language=language).tests
         log_odds = np.log(self.settings.described / (1 - self.settings.described))
         log_odds += language.described.log_likelihood(data.rows, data.log_seconds, data.errors)
         log_odds -= language.undescribed.log_likelihood(data.rows, data.log_seconds, data.errors)
-        ran = language.fits[data.rows]
         log_odds += float(np.log(np.where(ran, RUNS_WHERE_IT_FITS, RUNS_WHERE_NOT) / RUNS_UNKNOWN).sum())
         for failure in history.failures:
             if failure.kind is FailureKind.OUT_OF_MEMORY:
@@ -133,12 +131,14 @@ class ServingAuto(PosteriorStrategy):
 
     def _first(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> int:
         """The largest expected worth; of equal ones, the one that tells most about the others."""
-        likely = np.where(candidates, worth.likely, -1.0)
+        likely = np.where(candidates, worth.gain, -1.0)
         among = np.flatnonzero(likely >= likely.max() * (1 - 1e-6))
         if len(among) == 1 or len(history):
             return int(among[0])
-        covariance = self.prior(problem).belief.covariance
-        return int(among[covariance[among].sum(axis=1).argmax()])
+        prior = self.prior(problem)
+        width = len(prior.language.users) if prior.language is not None and prior.language.users else 1
+        told = prior.belief.covariance.sum(axis=1).reshape(-1, width).sum(axis=1)
+        return int(among[told[among].argmax()])
 
     def _price_shares(self, problem: Problem, worth: ServingForecast) -> Floats:
         """(N,) a trial's price as a share of what serving costs in `hours`, in the goal's unit."""
@@ -150,22 +150,6 @@ class ServingAuto(PosteriorStrategy):
         return np.asarray(prices / whole[0])
 
 
-def _mixed(found: list[tuple[float, ServingForecast]]) -> ServingForecast:
-    """Forecasts that hold with these probabilities as one: what is expected of each configuration."""
-    _, first = max(found, key=lambda pair: pair[0])
-    if len(found) == 1:
-        return first
-    worth = sum(share * np.exp(-made.log_value) * made.keeps for share, made in found)
-    keeps = sum(share * made.keeps for share, made in found)
-    gain = sum(share * made.gain / made.best for share, made in found)
-    return replace(
-        first,
-        log_value=np.log(np.maximum(keeps, 1e-300) / np.maximum(worth, 1e-300)),
-        keeps=np.asarray(keeps),
-        gain=np.asarray(gain * first.best),
-    )
-
-
 def _given(belief: Belief, data: LoadTests, pending: tuple[int, ...], noise: float) -> tuple[Floats, Floats]:
     mean, variance = belief.given(data.rows, data.log_seconds, data.errors)
     if not pending:
@@ -173,19 +157,6 @@ def _given(belief: Belief, data: LoadTests, pending: tuple[int, ...], noise: flo
     rows = np.append(data.rows, pending).astype(np.intp)
     values = np.append(data.log_seconds, mean[list(pending)])
     return belief.given(rows, values, np.append(data.errors, np.full(len(pending), noise)))
-
-
-def _latency_ratio(prior: AutoPrior, problem: Problem, history: History) -> tuple[Floats, Floats] | None:
-    """Mean and variance of ln(latency of a request / seconds), after the trials; None where nothing is known of it."""
-    slo = problem.goal.slo
-    if prior.language is None or prior.language.ratio is None or slo is None:
-        return None
-    loads = [trial for trial in history.measured if trial.load is not None]
-    rows = np.array([problem.space.index[trial.config] for trial in loads], dtype=np.intp)
-    seen = [trial.load.percentile(slo.percentile) for trial in loads if trial.load is not None]
-    rates = np.array([trial.samples_per_second for trial in loads])
-    values = np.log(np.array(seen) * rates / items_of(problem.space)[rows]) if loads else np.zeros(0)
-    return prior.language.ratio.given(rows, values, np.full(len(rows), problem.noise))
 
 
 @lru_cache(maxsize=8)
@@ -214,7 +185,7 @@ def _own_knobs(space: Space) -> Floats | None:
     distinct = {row: at for at, row in enumerate(dict.fromkeys(rows))}
     part = Space(knobs, tuple(Config(row) for row in distinct))
     at = np.array([distinct[row] for row in rows])
-    return _correlation(Columns.of(part))[np.ix_(at, at)]
+    return np.asarray(_correlation(Columns.of(part))[np.ix_(at, at)])
 
 
 def _correlation(columns: Columns) -> Floats:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from mlcd.errors import BadInput
+from mlcd.known.tables import Known
 from mlcd.problem import Problem
 from mlcd.search.serving.auto import ServingAuto
 from mlcd.search.serving.ranked import RankedStrategy
@@ -24,15 +25,19 @@ class Roofline(RankedStrategy):
     learns: bool = True
 
     def scores(self, problem: Problem, history: History) -> Floats:  # noqa: ARG002
-        """The order before the first trial. Raises BadInput where the GPUs or the model's sizes are not known."""
-        known = self.tables if self.learns else replace(self.tables, models=())
+        """What `auto` expects before its first trial. Raises BadInput for data sheets alone where there are none."""
+        known = self.tables if self.learns else _without_models(self.tables)
         auto = ServingAuto(known=known, target=self.target)
-        prior = auto.prior(problem)
-        if prior.language is None or prior.language.described is None:
-            raise BadInput("search.strategy: roofline needs a language model's sizes and the GPUs of every instance type")
-        return auto.outlook(problem, History()).likely
+        if not self.learns and auto.prior(problem).language is None:
+            raise BadInput("search.strategy: roofline:learns=off needs a language model and the GPUs of every type")
+        return auto.outlook(problem, History()).gain
 
     def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002
         """Best by the roofline."""
         learnt = f"and runs of {len(self.tables.models)} other models" if self.learns else "alone"
-        return f"best by the model's sizes and the GPUs' data sheets {learnt}, of those not tried yet"
+        return f"best by what is known of the model {learnt}, of those not tried yet"
+
+
+def _without_models(known: Known) -> Known:
+    paces = None if known.paces is None else replace(known.paces, models=())
+    return replace(known, models=(), paces=paces)

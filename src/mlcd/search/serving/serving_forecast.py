@@ -106,15 +106,13 @@ def outlook(
     fits: Floats,
     *,
     waiting_deviation: float = DEFAULTS.waiting_deviation,
-    log_ratio: tuple[Floats, Floats] | None = None,
 ) -> ServingForecast:
     """The forecast of each configuration if ln seconds of a batch ~ N(log_seconds, variance).
 
     `fits` is the probability that its memory suffices. V = f x S / min(items / seconds, rate), f = the goal's scale.
     The limit and the rate bound the same unknown: seconds <= min(latency_bound, items / rate); the expected saving
     counts only outcomes within the bound. A p95 or p99 limit includes waiting beyond the batch, unlike a p50: then the
-    bound itself is uncertain, with `waiting_deviation`. With `log_ratio`, mean and variance (N,) of ln(latency /
-    seconds), the limit is on the latency that follows from both.
+    bound itself is uncertain, with `waiting_deviation`.
     """
     items = items_of(problem.space)
     scale = np.log(problem.goal.scale(problem.dollars_per_second)) + np.log(problem.work_samples)
@@ -122,9 +120,6 @@ def outlook(
     rate, slo = problem.goal.rate, problem.goal.slo
     waits = slo is not None and slo.percentile > 50
     deviation = np.sqrt(variance + waiting_deviation**2) if waits else np.sqrt(variance)
-    if log_ratio is not None and slo is not None:
-        bound = np.log(slo.seconds) - log_ratio[0]
-        deviation = np.sqrt(variance + log_ratio[1] + (waiting_deviation**2 if waits else 0.0))
     if rate is not None:
         bound = np.minimum(bound, np.log(items / rate))
     keeps = np.where(np.isinf(bound), 1.0, ndtr((bound - log_seconds) / deviation)) * fits
