@@ -18,6 +18,25 @@ def exported(path: Path, *, words: bool = False, fixed: int = 0) -> Path:
     return path
 
 
+def with_types(path: Path) -> Path:
+    """A file of torch.export that takes bytes and has float32 written into its graph: a cast, and a constant."""
+    import torch
+
+    class Bytes(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dense = torch.nn.Linear(ITEMS, 3)
+
+        def forward(self, pixels: Any) -> Any:
+            return self.dense(pixels.to(torch.float32) / 255 + torch.ones(ITEMS, dtype=torch.float32))
+
+    torch.manual_seed(0)
+    dynamic = ({0: torch.export.Dim("batch", min=1, max=4096)},)
+    example = (torch.zeros(2, ITEMS, dtype=torch.uint8),)
+    torch.export.save(torch.export.export(Bytes().eval(), example, dynamic_shapes=dynamic), path)
+    return path
+
+
 def scripted(path: Path) -> Path:
     """The same dense model by TorchScript."""
     import torch

@@ -89,7 +89,19 @@ _NAMES = {
         "Reshape",
     ),
     **dict.fromkeys(
-        ("dropout", "feature_dropout", "alpha_dropout", "to", "type_as", "_to_copy", "lift_fresh_copy"), "Identity"
+        (
+            "dropout",
+            "feature_dropout",
+            "alpha_dropout",
+            "to",
+            "type_as",
+            "_to_copy",
+            "lift_fresh_copy",
+            "_assert_tensor_metadata",
+            "_assert_scalar",
+            "sym_size",
+        ),
+        "Identity",
     ),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), "Expand"),
 }

@@ -84,7 +84,10 @@ class TorchModel:
         torch = self._torch
         with _reading(path, "torch.export"):
             program = torch.export.load(path)
-        module = self._placed(program.module())
+        module = program.module()
+        if self._type is not None and not self._autocast:
+            _retype(torch, module, self._type)
+        module = self._placed(module)
         nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
         names = [name for name in program.graph_signature.user_inputs if name in nodes]
         values = [nodes[name].meta.get("val") for name in names]
@@ -251,6 +254,23 @@ def _least_items(program: Any, values: Sequence[Any]) -> int:
             if of == symbol:
                 least = max(least, int(bounds.lower))
     return least
+
+
+def _retype(torch: Any, module: Any, to: Any) -> None:
+    """Make a graph compute in another type where float32 was written into it: in casts, constants and masks."""
+    for node in module.graph.nodes:
+        if node.op == "call_function":
+            node.args = _replaced(node.args, torch.float32, to)
+            node.kwargs = _replaced(node.kwargs, torch.float32, to)
+    module.recompile()
+
+
+def _replaced(value: Any, old: object, new: object) -> Any:
+    if isinstance(value, dict):
+        return {key: _replaced(each, old, new) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(_replaced(each, old, new) for each in value)
+    return new if value is old else value
 
 
 def _by_name(program: Any, count: int) -> tuple[str, ...]:

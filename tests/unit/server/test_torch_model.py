@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.tiny_torch import ITEMS, dense_answer, exported, scripted
+from tests.tiny_torch import ITEMS, dense_answer, exported, scripted, with_types
 
 from mlcd.errors import BadInput
 from mlcd.server.model import ModelRefused
@@ -26,6 +26,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     exported(folder / "words.pt2", words=True)
     exported(folder / "four.pt2", fixed=4)
     scripted(folder / "dense.pt")
+    with_types(folder / "bytes.pt2")
     (folder / "broken.pt2").write_bytes(b"no model")
     return folder
 
@@ -57,6 +58,24 @@ def test_sixteen_bits_round_the_answer_and_are_told_as_32(files: Path) -> None:
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, exact, rtol=0.05, atol=0.05)
     assert np.abs(found - exact).max() > 1e-6  # it did compute in 16 bits
+
+
+def test_types_in_the_graph_become_the_precision(files: Path) -> None:
+    model = TorchModel(ServerOptions(model=files / "bytes.pt2", batch=2, precision=Precision.BF16))
+    assert not model._autocast  # the weights are kept in 16 bits
+    exact = TorchModel(ServerOptions(model=files / "bytes.pt2", batch=2))
+    rows = np.arange(2 * ITEMS, dtype="uint8").reshape(2, ITEMS)
+    (found,), (wanted,) = (each.run(0, {each.inputs[0].name: rows}) for each in (model, exact))
+    np.testing.assert_allclose(found, wanted, rtol=0.05, atol=0.05)
+    assert (found != wanted).any()
+
+
+def test_a_graph_that_cannot_be_retyped_runs_by_autocast(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlcd.server.torch_model._retype", lambda *_: None)
+    model = TorchModel(ServerOptions(model=files / "bytes.pt2", batch=2, precision=Precision.BF16))
+    assert model._autocast
+    (found,) = model.run(0, {model.inputs[0].name: np.zeros((1, ITEMS), dtype="uint8")})
+    assert found.shape == (1, 3)
 
 
 def test_indices_stay_whole_numbers(files: Path) -> None:
