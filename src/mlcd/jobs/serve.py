@@ -15,6 +15,7 @@ from mlcd.engine.serving import LoadTestPerformer
 from mlcd.errors import BadInput, ProviderError, nearest
 from mlcd.extras import require
 from mlcd.jobs.gpu_space import gpu_for, gpu_work
+from mlcd.jobs.load_files import day_rates
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
 from mlcd.jobs.served_model import read_model
@@ -91,6 +92,7 @@ def prepare(
         scenario=str(spec.scenario),
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
+        profile=day_rates(spec),
         resemblance=resemblance(known, model.target) if known is not None and model.target is not None else None,
         notes=notes,
     )
@@ -158,6 +160,7 @@ def _prepare_command(
 ) -> PreparedServing:
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder)
+    spec = job.spec
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
@@ -174,6 +177,7 @@ def _prepare_command(
         scenario=CHAT,
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
+        profile=day_rates(spec),
     )
     return _prepared(
         spec,
