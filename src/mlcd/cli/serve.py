@@ -232,7 +232,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
         return code
     print_text(f"{prepared.name}: {goal}")
     print_text(
-        f"{len(problem.space):,} configurations: "
+        f"{plural(len(problem.space), 'configuration')}: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
         + _excluded_text(problem.space)
     )

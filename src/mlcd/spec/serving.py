@@ -264,6 +264,15 @@ _TOKEN_LOAD = FieldTable(
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
     },
     later={"scenario": "write arrivals: random or arrivals: in-flight"},
+    meant={
+        "prompt_tokens": "input_tokens",
+        "prompt_length": "input_tokens",
+        "completion_tokens": "output_tokens",
+        "max_tokens": "output_tokens",
+        "prefix_tokens": "shared_tokens",
+        "users": "concurrency",
+        "in_flight": "concurrency",
+    },
 )
 
 _TRIAL = FieldTable(
