@@ -68,7 +68,10 @@ class _Server:
             return
         document = json.loads(body)
         text = document["messages"][0]["content"] if b"chat" in head.split(b" ")[1] else document["prompt"]
-        client.words, client.asked = len(text.split()), document["max_tokens"]
+        if isinstance(text, list):  # parts of a message
+            text = " ".join(part["text"] for part in text)
+        client.words = len(text.split())
+        client.asked = document["max_tokens"] if "max_tokens" in document else document["max_completion_tokens"]
         client.left = client.asked
         if self.writing < self.slots:
             self.begin(client)

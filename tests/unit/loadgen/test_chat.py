@@ -253,6 +253,28 @@ def test_a_step_counts_requests_and_tokens_of_its_own_time() -> None:
     assert not chat._Step(begun=0, ended=1, streams=[stream(0.1, 0.1, 2, error="x")]).result(()).kept
 
 
+def test_the_best_pace_has_the_most_tokens_of_requests_within_the_limits() -> None:
+    limit = ChatLimit(metric=ChatMetric.TTFT, percentile=50, seconds=1.0)
+    slow = [stream(at, 0.1, 11, intended=at - wait) for at, wait in ((3.0, 0.5), (4.0, 0.6), (5.0, 2.0), (6.0, 0.7))]
+    few = [stream(at, 0.1, 11, intended=at - 0.5) for at in (3.0, 4.0, 5.0, 6.0)]
+    many = chat._Step(begun=0.0, ended=9.0, streams=[*slow, *few[:1]], all=[*slow, *few[:1]], area=80.0)
+    within = chat._Step(begun=0.0, ended=9.0, streams=few, all=few, area=9.0)
+    assert many.result((limit,)).kept, "the median is within the limit"
+    seen = many.result((limit,))
+    assert seen.good_share == pytest.approx(4 / 5)
+    assert seen.good_tokens_per_second == pytest.approx(0.8 * seen.output_tokens_per_second)
+    assert seen.output_tokens_per_second > within.result((limit,)).output_tokens_per_second
+    assert chat._best([many, within], (limit,)).result((limit,)).good_share == 1.0
+    assert chat._best([many, within], ()) is many, "without limits all count"
+
+
+def test_a_probe_keeps_the_text_of_its_answer() -> None:
+    answer = Answer(pieces=[])
+    answer.feed(HEAD + b"\r\n" + events(ROLE, piece("a "), {"choices": [{"text": "b"}]}, END, USAGE), now=1.0)
+    assert answer.text() == "a b"
+    assert not fed(HEAD + b"\r\n" + events(ROLE, piece("a")), step=1000).text(), "others do not"
+
+
 def test_an_open_loop_ends_once_a_limit_cannot_be_kept() -> None:
     limit = ChatLimit(metric=ChatMetric.TTFT, percentile=95, seconds=1.0)
     step = chat._Step(begun=0.0)

@@ -41,9 +41,10 @@ class Prompts:
             self.tokens_per_word = found
             self.frame_tokens = max(less - few * found, 0.0)
 
-    def probe(self, words: int) -> bytes:
-        """A request with so many words and one token of answer."""
-        return self._request(" ".join(self._words(self._rng, words)), output_tokens=1)
+    def probe(self, words: int, *, output_tokens: int) -> tuple[str, bytes]:
+        """A prompt of so many words, and its request."""
+        text = " ".join(self._words(self._rng, words))
+        return text, self._request(text, output_tokens=output_tokens)
 
     def requests(self) -> Iterator[tuple[bytes, Exchange]]:
         """The plan's requests, for ever, in turn."""
