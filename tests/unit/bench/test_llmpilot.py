@@ -79,7 +79,7 @@ def test_a_search_knows_nothing_that_was_measured_of_the_left_out_model(tmp_path
 
 def test_a_leak_would_be_noticed(tmp_path: Path) -> None:
     """The check above can fail: given the target's own measurements, the forecasts differ."""
-    forecasts = []
+    forecasts: list[np.ndarray] = []
     for rate in (tokens_per_second, disturbed(TARGET)):
         bed = bed_of(write_tables(tmp_path / str(len(forecasts)), rate))
         case = case_of(bed, 30.0)
