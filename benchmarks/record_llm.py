@@ -22,6 +22,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pages
+from peers.tpe_peer import TpePeer
 
 from mlcd.bench.case import is_unseen
 from mlcd.bench.serve.beds import beds
@@ -76,8 +77,6 @@ def strategy_of(text: str, case: Case, bed: Bed, seed: int) -> Strategy:
     if text == "grid":
         return Grid(seed=seed)
     if text == "tpe":
-        from peers.tpe_peer import TpePeer
-
         return TpePeer(seed=seed, steps=MOST_TRIALS)
     return searcher(text, case, bed.sources(case.target.name), seed=seed)
 
@@ -269,8 +268,8 @@ def wrong_table(record: dict[str, Any]) -> str:
         lines.append(f"| {' | '.join(cells)} |")
     counts = record["wrong"]["memory"]
     return "\n".join(lines) + (
-        f"\n\nMemory by the models' sizes: of {counts['measured, fits'] + counts['measured, left out']} pairs of model and"
-        f" type that were measured, {counts['measured, left out']} are left out; of"
+        f"\n\nMemory by the models' sizes: of {counts['measured, fits'] + counts['measured, left out']} pairs of model"
+        f" and type that were measured, {counts['measured, left out']} are left out; of"
         f" {counts['not measured, fits'] + counts['not measured, left out']} that were not,"
         f" {counts['not measured, left out']} are."
     )

@@ -73,7 +73,7 @@ class TpePeer(MeasuredStrategy):
                 )
             )
         sampler.reseed_rng()
-        sampler._rng.rng.seed(self.seed * 1000 + len(history))  # noqa: SLF001 - a new study for every question
+        sampler._rng.rng.seed(self.seed * 1000 + len(history))  # a new study for every question
         found: dict[str, Any] = study.ask(spread).params
         return found
 
