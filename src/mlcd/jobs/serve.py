@@ -1,11 +1,12 @@
 """The serving job: from a model or a job file to all that a run needs."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mlcd.clouds.busy import busy_notes
 from mlcd.clouds.serving import LocalServing
 from mlcd.clouds.serving.local import ServersHere
 from mlcd.deciders.search import SearchDecider
@@ -13,12 +14,15 @@ from mlcd.deciders.verification import VerificationDecider
 from mlcd.engine.serving import LoadTestPerformer
 from mlcd.errors import BadInput, ProviderError, nearest
 from mlcd.extras import require
+from mlcd.jobs.gpu_space import gpu_for, gpu_work
+from mlcd.jobs.load_files import day_rates
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
 from mlcd.jobs.served_model import read_model
 from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work
 from mlcd.known import Known, TargetModel
 from mlcd.known.cpu import cpu, cpu_noise
+from mlcd.known.h200 import known_on_gpu
 from mlcd.known.resemblance import resemblance
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.problem import Problem
@@ -27,6 +31,7 @@ from mlcd.run.header import CHAT, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Strategy
+from mlcd.server.options import Engine, engine_of
 from mlcd.spec.serve import ServerCommand, ServeSpec
 from mlcd.spec.serving import parse_serve, with_flags
 from mlcd.store.store import home
@@ -34,6 +39,8 @@ from mlcd.store.store import home
 REQUESTS_PER_PLAN = 1e6
 """A plan of serving is for a million requests."""
 PRICES_DATE = "nominal"
+TABLES_STRATEGY = "falcon-transfer"
+"""The default where other models were measured on the same kind of machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,11 +67,15 @@ def prepare(
         raise _not_local_error(spec)
     if spec.server is not None:
         return _prepare_command(spec, spec.server, seed=seed, folder=folder or home(), strategy=strategy)
-    require("serve", "mlcd serve")
+    is_torch = engine_of(Path(spec.model)) is Engine.PYTORCH
+    require("serve-torch" if is_torch else "serve", "mlcd serve")
     model = read_model(spec)
-    space, prices, notes = work(spec, model)
+    gpu = gpu_for(spec, model)
+    space, prices, notes = work(spec, model) if gpu is None else gpu_work(spec, model, gpu)
     noise = cpu_noise() if spec.search.noise is None else spec.search.noise
-    known = _known()
+    known = known_on_gpu(gpu) if gpu is not None else None if is_torch else _known()
+    if gpu is not None and known is not None and model.target is not None and "search.strategy" not in spec.places:
+        spec = replace(spec, search=replace(spec.search, strategy=TABLES_STRATEGY))
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
@@ -81,6 +92,7 @@ def prepare(
         scenario=str(spec.scenario),
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
+        profile=day_rates(spec),
         resemblance=resemblance(known, model.target) if known is not None and model.target is not None else None,
         notes=notes,
     )
@@ -97,7 +109,9 @@ def prepare(
         spec,
         problem=problem,
         strategy=strategy or _strategy(spec, seed, known, model.target),
-        server=LocalServing(model.path, home=folder or home(), noise=noise, sizes=spec.sizes),
+        server=LocalServing(
+            model.path, home=folder or home(), noise=noise, sizes=spec.sizes, inputs=spec.inputs, gpu=gpu
+        ),
         test=test,
         facts=facts,
         seed=seed,
@@ -133,7 +147,7 @@ def _prepared(
         seed=seed,
         catalog_date=PRICES_DATE,
         spec=_spec_to_json(spec, now),
-        notes=facts.notes,
+        notes=(*facts.notes, *busy_notes()),
         serving=facts,
         now=now,
         server=server,
@@ -146,6 +160,7 @@ def _prepare_command(
 ) -> PreparedServing:
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder)
+    spec = job.spec
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
@@ -162,6 +177,7 @@ def _prepare_command(
         scenario=CHAT,
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
+        profile=day_rates(spec),
     )
     return _prepared(
         spec,

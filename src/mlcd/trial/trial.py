@@ -65,13 +65,25 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPoint:
-    """What a language model's server did with so many requests in flight. Latencies are in seconds."""
+    """What a language model's server did with so many requests in flight. Latencies are in seconds.
+
+    What earlier versions did not store is 0.
+    """
 
     concurrency: float
     output_tokens_per_second: float
     ttft_p95: float
     tpot_p95: float
     kept: bool
+    requests_per_second: float = 0.0
+    good_per_second: float = 0.0
+    ttft_p50: float = 0.0
+    ttft_p99: float = 0.0
+    tpot_p50: float = 0.0
+    tpot_p99: float = 0.0
+    e2e_p50: float = 0.0
+    e2e_p95: float = 0.0
+    e2e_p99: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +94,8 @@ class TokenLoad:
     ttft, tpot, e2e  p50, p95 and p99 in seconds (mlcd.loadgen.chat.ChatMetric)
     input_tokens, output_tokens  means of one request
     front        all paces that were tried, in order
+    gaps         p50, p95 and p99 of the times between two pieces of an answer, in seconds
+    counted      how tokens were counted, in words; "" in runs of earlier versions
     """
 
     concurrency: float
@@ -95,6 +109,8 @@ class TokenLoad:
     tpot: tuple[float, float, float]
     e2e: tuple[float, float, float]
     front: tuple[TokenPoint, ...] = ()
+    gaps: tuple[float, float, float] | None = None
+    counted: str = ""
 
     def seen(self, limit: ChatLimit) -> float:
         """The percentile that the limit is on, in seconds."""
@@ -110,6 +126,7 @@ class Load:
     errors      requests that were answered with an error, or not at all
     saturated   why the load generator, not the server, may have limited the rate; "" if it did not
     tokens      of a language model's answers; None for other models
+    gpu_memory_gib  what the server took of its GPU's memory when the test ended; None without one, or where unknown
     """
 
     p50_seconds: float
@@ -120,6 +137,7 @@ class Load:
     memory_gib: float | None = None
     saturated: str = ""
     tokens: TokenLoad | None = None
+    gpu_memory_gib: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.p50_seconds <= self.p95_seconds <= self.p99_seconds < math.inf:
