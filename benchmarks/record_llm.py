@@ -22,7 +22,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pages
-from peers.tpe_peer import TpePeer
 
 from mlcd.bench.case import is_unseen
 from mlcd.bench.serve.beds import beds
@@ -37,6 +36,7 @@ from mlcd.search.serving.table_informed import Floats, Need
 from mlcd.search.strategy import Strategy
 from mlcd.trial.trial import History
 from mlcd.version import __version__
+from peers.tpe_peer import TpePeer
 
 ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks" / "results" / "serve-llm.json"
