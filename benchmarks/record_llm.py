@@ -4,6 +4,7 @@
     benchmarks/peers/setup optuna
     .venvs/peers-optuna/bin/python benchmarks/record_llm.py run ../shared/measured/llmpilot --only tpe
     .venv/bin/python benchmarks/record_llm.py wrong ../shared/measured/llmpilot   # with wrong descriptions
+    .venv/bin/python benchmarks/record_llm.py bounds ../shared/measured/llmpilot  # what stands between auto and 1
     .venv/bin/python benchmarks/record_llm.py page
 
 Replayed from measured tables by the product's own engine; nothing is run on a GPU. The same tables, seeds and code give
@@ -192,6 +193,32 @@ def memory(bed: Bed) -> dict[str, int]:
     return counts
 
 
+def bounds(tables: Path) -> None:
+    """The first choice of auto's prior as a user has it, and with the model's own measurements among the known ones."""
+    lines = []
+    for part in PARTS:
+        bed = beds(tables=tables, load_tests=part == "load-tests")[0]
+        for label, own in (("as a user has it", False), ("its own measurements known", True)):
+            first, of_type = [], []
+            for name in bed.targets:
+                for slo_ms in bed.slo_ms:
+                    case = case_of(bed, name, slo_ms)
+                    if case is None:
+                        continue
+                    chosen = searcher("roofline", case, bed.known if own else bed.sources(name), seed=0)
+                    tried = walk(replace(case, problem=replace(case.problem, max_trials=1)), chosen, seed=0)
+                    instance = tried.configs[0].instance
+                    first.append(tried.accuracy_after(1))
+                    of_type.append(max(case.accuracy(c) for c in case.problem.space if c.instance == instance))
+            medians = {"first": round(median(first), 4), "type": round(median(of_type), 4)}
+            lines.append(
+                {"part": part, "knowledge": label, "runs": len(first), **medians, "mean": round(fmean(first), 4)}
+            )
+    record = read()
+    record["bounds"] = {**made(), "lines": lines}
+    write(record)
+
+
 # ---- page
 
 
@@ -275,6 +302,15 @@ def wrong_table(record: dict[str, Any]) -> str:
     )
 
 
+def bounds_table(record: dict[str, Any]) -> str:
+    head = "| part | knowledge | runs | first choice: median | mean | its type at the best concurrency: median |"
+    lines = [head, "|---|---|---|---|---|---|"]
+    for line in record["bounds"]["lines"]:
+        cells = [line["part"], line["knowledge"], str(line["runs"]), f"{line['first']:.3f}", f"{line['mean']:.3f}"]
+        lines.append(f"| {' | '.join([*cells, format(line['type'], '.3f')])} |")
+    return "\n".join(lines)
+
+
 def parts() -> dict[Path, dict[str, str]]:
     record = read()
     rows = record["rows"]
@@ -286,12 +322,13 @@ def parts() -> dict[Path, dict[str, str]]:
         texts[f"llm-{part}"] = table(rows, part)
         texts[f"llm-{part}-unseen"] = table(unseen, part)
     texts["llm-wrong"] = wrong_table(record)
+    texts["llm-bounds"] = bounds_table(record)
     return {PAGE: texts}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["run", "wrong", "page"])
+    parser.add_argument("what", choices=["run", "wrong", "bounds", "page"])
     parser.add_argument("tables", type=Path, nargs="?")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--only", default=";".join(text for text in STRATEGIES if text != "tpe"))
@@ -303,6 +340,8 @@ def main() -> None:
         parser.error("give the folder of the tables")
     if arguments.what == "run":
         run(arguments.tables, [text.strip() for text in arguments.only.split(";")], arguments.seeds)
+    elif arguments.what == "bounds":
+        bounds(arguments.tables)
     else:
         wrong(arguments.tables, min(arguments.seeds, 2))
 
