@@ -6,6 +6,7 @@ from pathlib import Path
 from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
 from mlcd.clouds.serving import CommandServing
 from mlcd.jobs.choice import check_size
+from mlcd.jobs.serve_nodes import Leasable, node_space
 from mlcd.loadgen.chat import Exchange
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.chat import ChatTest
@@ -25,7 +26,7 @@ LOCAL = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class CommandJob:
-    """A server that is a command, resolved against this machine."""
+    """A server that is a command, resolved against this machine or the nodes that are leased for it."""
 
     space: Space
     prices: tuple[Usd, ...]
@@ -34,13 +35,20 @@ class CommandJob:
     noise: float
 
 
-def command_job(spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Path) -> CommandJob:
+def command_job(
+    spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Path, nodes: Leasable | None = None
+) -> CommandJob:
     """The job's space, prices, servers and load. Raises SpecError."""
     size = 1
     for values in spec.declared_knobs.values():
         size *= len(values)
     check_size(spec, "knobs", size, narrow="knobs")
     space = space_of(spec.declared_knobs)
+    if nodes is None:
+        prices: tuple[Usd, ...] = (_price(spec),) * len(space)
+    else:
+        settings = [tuple(value for _, value in config.values) for config in space]
+        space, prices = node_space(spec, nodes, space.knobs, lambda _: settings)
     noise = DEFAULT_NOISE if spec.search.noise is None else spec.search.noise
     here = (Path(spec.file).parent if spec.file else Path()).absolute()
     cloud = CommandServing(
@@ -64,7 +72,7 @@ def command_job(spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Pa
         verify_seconds=load.verify_seconds,
         seed=seed,
     )
-    return CommandJob(space=space, prices=(_price(spec),) * len(space), cloud=cloud, test=test, noise=noise)
+    return CommandJob(space=space, prices=prices, cloud=cloud, test=test, noise=noise)
 
 
 def _model(spec: ServeSpec, here: Path) -> str:

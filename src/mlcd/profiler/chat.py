@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from mlcd.clouds.serving.provider import ServerLease
 from mlcd.errors import MlcdError
 from mlcd.loadgen.chat import ChatLimit, ChatPlan, ChatResult, ChatStep, Exchange, measure_chat
+from mlcd.loadgen.chat.plan import MOST_STREAMS
 from mlcd.profiler.load import Held, Seen
 from mlcd.space import Config
 from mlcd.trial.trial import Load, TokenLoad, TokenPoint
@@ -16,7 +17,7 @@ class ChatTest:
     """How the server is loaded. Rates are in requests a second.
 
     exchanges    lengths of prompts and answers, taken in turn
-    concurrency  the most requests in flight that are tried
+    concurrency  the most requests in flight that are tried, on each server
     limits       all must be kept
     extra        further fields of every request
     headroom     the share of the measured rate that is kept free when the choice is verified
@@ -57,13 +58,14 @@ class ChatTest:
             shared_tokens=self.shared_tokens,
             seconds=seconds,
             rate=rate,
-            concurrency=self.concurrency,
+            concurrency=min(self.concurrency * len(place.addresses), MOST_STREAMS),
             search=rate is None,
             limits=self.limits,
             extra=self.extra,
             timeout_seconds=max(10.0, seconds),
             cpus=place.client_cpus,
             seed=seed,
+            further=place.further,
         )
         try:
             return measure_chat(plan)
@@ -100,6 +102,7 @@ def _load(result: ChatResult) -> Load:
         requests=seen.requests,
         errors=seen.errors,
         saturated=result.saturated,
+        generator_share=result.processor_share,
         tokens=TokenLoad(
             concurrency=seen.concurrency,
             requests_per_second=seen.requests_per_second,

@@ -14,8 +14,8 @@ from mlcd.loadgen.plan import Scenario
 from mlcd.spec.choices import Choices
 from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, YamlNode, shortened
-from mlcd.spec.parse import job_name, strategy
-from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
+from mlcd.spec.parse import accelerators, instance_types, job_name, strategy
+from mlcd.spec.quantity import budget, deadline, flag, line_of_text, number, whole
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
@@ -26,11 +26,15 @@ from mlcd.untrusted import Malformed, expanded
 PRECISIONS = ("fp32", "int8")
 """What ONNX Runtime serves on a CPU without a calibration set."""
 PERCENTILES = ("p50", "p95", "p99")
+NUM_NODES = "write resources: {replicas: 1..3}, the number of servers, each on a node of its own"
+LOCAL = "local"
 JOB_FILES = (".yaml", ".yml")
 """Suffixes of job files; any other file is a model."""
 MOST_LATENCY_SECONDS = 3600.0
+MOST_REPLICAS = 100
+"""Servers at the same time: each has a port of its own, of those that a lease has."""
 SERVER_STRATEGY = "heterbo"
-"""The default for a server that is a command: nothing is known of its knobs."""
+"""The default for a server that is a command, and on nodes: nothing is known of its knobs or of these types."""
 
 _LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
 _LATENCY_FORM = "a time such as 50ms or 0.2s"
@@ -178,12 +182,14 @@ def _seconds(*, least: float, most: float) -> Reader[float]:
 
 _RESOURCES = FieldTable(
     make=ServingResources,
-    fields={"infra": Field(read=line_of_text), "prices": Field(read=prices)},
-    later={
-        "instance_type": "use knobs.threads and knobs.replicas to limit how much of the machine is used",
-        "use_spot": "",
-        "cloud": "write infra: local",
+    fields={
+        "infra": Field(read=line_of_text),
+        "prices": Field(read=prices),
+        "instance_type": Field(read=instance_types),
+        "accelerators": Field(read=accelerators),
+        "replicas": Field(read=counts(MOST_REPLICAS)),
     },
+    later={"use_spot": "", "cloud": "write infra: local"},
 )
 
 _KNOBS = FieldTable(
@@ -238,12 +244,10 @@ _SEARCH = FieldTable(
         "max_trials": Field(read=whole(least=1, most=100_000)),
         "noise": Field(read=number(least=0, below=1)),
         "trial": Field(read=_TRIAL),
+        "every_replica": Field(read=flag),
     },
     later={"parallel": "parallel load tests would slow each other down"},
 )
-
-
-_SERVER_SEARCH = replace(_SEARCH, make=lambda **given: ServingSearch(**{"strategy": SERVER_STRATEGY, **given}))
 
 
 def serve_record(now: datetime | None = None) -> Reader[ServeSpec]:
@@ -273,9 +277,9 @@ def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
                 required=True,
                 allowed="{maximize: tokens per dollar, slo: {ttft_p99: 1s}}",
             ),
-            "search": Field(read=_SERVER_SEARCH),
+            "search": Field(read=_SEARCH),
         },
-        later={"num_nodes": "servers run on one machine in this version", "run": "write it as server.run"},
+        later={"num_nodes": NUM_NODES, "run": "write it as server.run"},
     )
 
 
@@ -294,7 +298,7 @@ def model_record(now: datetime | None) -> FieldTable[ServeSpec]:
             "search": Field(read=_SEARCH),
         },
         later={
-            "num_nodes": "use knobs.replicas instead",
+            "num_nodes": NUM_NODES,
             "run": "mlcd serve starts the server itself; for a server of your own, write server: {run: ...}",
         },
     )
@@ -334,6 +338,11 @@ def _checked(spec: ServeSpec) -> ServeSpec:
             problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
             raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
         spec = replace(spec, goal=replace(goal, rate=load.rate))
+    if spec.server is not None or spec.resources.infra != LOCAL:
+        if "search.strategy" not in spec.places:
+            spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
+    else:
+        _check_local(spec)
     if spec.server is not None:
         return _checked_server(spec)
     if load.scenario is Scenario.SERVER and goal.slo is None:
@@ -342,12 +351,18 @@ def _checked(spec: ServeSpec) -> ServeSpec:
     return spec
 
 
+def _check_local(spec: ServeSpec) -> None:
+    """Raises SpecError for what only leased nodes have."""
+    for name in ("instance_type", "accelerators", "replicas"):
+        if f"resources.{name}" in spec.places:
+            problem = "is for leased nodes, and local is the one machine that mlcd runs on"
+            raise spec.error(f"resources.{name}", problem, allowed="resources.infra: minicloud or slurm")
+
+
 def _checked_server(spec: ServeSpec) -> ServeSpec:
     """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
     server = spec.server
     assert server is not None  # noqa: S101 - the caller has looked
-    if "search" not in spec.places and "search.strategy" not in spec.places:
-        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
     for name in (*spec.declared_knobs, "PORT"):
         if not re.search(rf"\$(\{{{name}\b|{name}\b)", server.run):
             problem = (

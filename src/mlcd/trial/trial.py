@@ -110,6 +110,7 @@ class Load:
     errors      requests that were answered with an error, or not at all
     saturated   why the load generator, not the server, may have limited the rate; "" if it did not
     tokens      of a language model's answers; None for other models
+    generator_share  of one processor, used by the load generator itself; None if it was not measured
     """
 
     p50_seconds: float
@@ -120,6 +121,7 @@ class Load:
     memory_gib: float | None = None
     saturated: str = ""
     tokens: TokenLoad | None = None
+    generator_share: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.p50_seconds <= self.p95_seconds <= self.p99_seconds < math.inf:

@@ -6,6 +6,7 @@ import json
 import os
 import secrets
 import select
+import shlex
 import subprocess
 import sys
 import time
@@ -20,11 +21,14 @@ from typing import Any, Self
 from mlcd.clouds.local import usable_cpus
 from mlcd.clouds.local_leases import LocalLeases
 from mlcd.clouds.nodes import PREFIX
+from mlcd.clouds.processes import resident_gib
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
 from mlcd.clouds.serving.provider import Endpoint
+from mlcd.clouds.shipping import PACKAGE
 from mlcd.clouds.workspace import Workspace
 from mlcd.home import private_folder
 from mlcd.server.options import Precision, ServerOptions
+from mlcd.server.quantise import quantised
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 from mlcd.untrusted import last_line
@@ -33,6 +37,11 @@ POLL_SECONDS = 0.1
 LOOPBACK = "127.0.0.1"
 _ASK_SECONDS = 2.0
 _OUT_OF_MEMORY = ("out of memory", "memoryerror", "bad_alloc", "failed to allocate memory", "cannot allocate memory")
+_ONE_THREAD = {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+}
+"""Variables of mlcd's server: it sets its threads itself."""
 _KEEPER = Path(__file__).with_name("keeper.py")
 
 
@@ -59,6 +68,22 @@ class Launch:
     ready: str = "/"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProgram:
+    """How a configuration's server is started on a node that shares this machine's files.
+
+    run    for the shell, which knows $HOST and $PORT: where the server must listen
+    env    further variables
+    model  the name in requests
+    ready  the path that answers 200 when it is ready
+    """
+
+    run: str
+    env: Mapping[str, str]
+    model: str
+    ready: str
+
+
 class ServersHere(ABC):
     """Servers on this machine, one for each lease: nominal prices, real seconds."""
 
@@ -74,6 +99,10 @@ class ServersHere(ABC):
     @abstractmethod
     def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
         """How the server of a configuration is started. Port 0: a free one."""
+
+    @abstractmethod
+    def on_node(self, config: Config) -> NodeProgram:
+        """How the same server is started on a node. Raises BadInput where it cannot be."""
 
     def lease(self, order: Order) -> "LocalServer":
         """Start the server. The first lease ends what killed mlcd processes left running: it would use these CPUs."""
@@ -120,13 +149,23 @@ class LocalServing(ServersHere):
             cores=cores_of(config, len(self.cpus)),
         )
 
+    def on_node(self, config: Config) -> NodeProgram:
+        """See ServersHere. The model is quantised here, once, and not on every node."""
+        options = self.options(config)
+        if options.precision is Precision.INT8:
+            quantised(options.model, options.cache)
+        arguments = shlex.join([sys.executable, "-m", "mlcd.server", *options.arguments()])
+        return NodeProgram(
+            run=f'exec {arguments} --host "$HOST" --port "$PORT"',
+            env={"PYTHONPATH": str(PACKAGE.parent), **_ONE_THREAD},
+            model=options.model_name,
+            ready="/v2/health/ready",
+        )
+
     def environment(self) -> dict[str, str]:
         """The server's variables: one thread for numerical libraries, and not where mlcd keeps its records."""
         env = {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
-        env |= {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            env[name] = "1"
-        return env
+        return {**env, **_ONE_THREAD, "PYTHONUNBUFFERED": "1"}
 
 
 class LocalServer:
@@ -212,7 +251,7 @@ class LocalServer:
 
     def memory_gib(self) -> float | None:
         """See ServerLease: the resident memory of all its processes, sampled at each call."""
-        sizes = [_resident_gib(pid) for pid in self._held.pids() if pid != self._keeper.pid]
+        sizes = [resident_gib(pid) for pid in self._held.pids() if pid != self._keeper.pid]
         self._peak_gib = max(self._peak_gib, sum(sizes))
         return self._peak_gib or None
 
@@ -270,12 +309,3 @@ def is_ready(url: str) -> bool:
             return bool(answer.status == 200)
     except (OSError, ValueError, http.client.HTTPException):
         return False
-
-
-def _resident_gib(pid: int) -> float:
-    """A process's resident memory; 0 where it is gone or the system does not report it."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**30

@@ -12,6 +12,7 @@ class Endpoint:
 
     address        of its Open Inference Protocol, without a path
     model          the name it serves the model under
+    further        addresses of further servers like it, one for each further node: they share the load
     client_cpus    CPUs that a client on this machine may use; without the server's own where there are others
     shares_cpus    whether client and server have to share CPUs
     """
@@ -20,6 +21,12 @@ class Endpoint:
     model: str
     client_cpus: tuple[int, ...] = ()
     shares_cpus: bool = False
+    further: tuple[str, ...] = ()
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of all servers, which share the load."""
+        return (self.address, *self.further)
 
 
 class ServerLease(Lease, Protocol):
