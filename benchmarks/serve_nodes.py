@@ -57,8 +57,9 @@ def thumbnail(folder: Path) -> Path:
     return net.save(folder, net.dense(x, 64, 10), 10)
 
 
-MODELS: dict[str, tuple[Callable[[Path], Path], float]] = {"wide": (wide, 600.0), "thumbnail": (thumbnail, 240.0)}
-"""How each is made, and the requests a second to hold: some configurations hold them with one node, some with none."""
+MODELS: dict[str, tuple[Callable[[Path], Path], float]] = {"wide": (wide, 450.0), "thumbnail": (thumbnail, 240.0)}
+"""How each is made, and the requests a second to hold: some types hold them with one node, some with two or three, some
+not at all. Rates that the cheapest types just hold, or just do not, were avoided: noise would decide there."""
 
 
 def search(model: Path, home: Path, *, rate: float, seed: int, **others: Any) -> SearchRun:
@@ -93,7 +94,7 @@ def rows(run: SearchRun) -> list[dict[str, Any]]:
             row |= {
                 "requests_per_second": round(trial.samples_per_second, 2),
                 "p99_ms": round(trial.load.p99_seconds * 1000, 2),
-                "meets": trial.meets(run.problem.goal),
+                "errors": trial.load.errors,
                 "generator_share": round(trial.load.generator_share or 0.0, 3),
             }
         else:
@@ -138,9 +139,15 @@ def measure(name: str, seeds: int, record: dict[str, Any], keep: Callable[[], No
             keep()
 
 
-def best_of(bed: list[dict[str, Any]]) -> dict[str, Any]:
-    """The cheapest configuration of the bed that held the rate within the limit."""
-    return min((row for row in bed if row.get("meets")), key=lambda row: row["usd_per_hour"])
+def kept(row: dict[str, Any]) -> bool:
+    """Whether the latency limit was kept."""
+    return "p99_ms" in row and row["p99_ms"] <= float(SLO.removesuffix("ms")) and not row["errors"]
+
+
+def best_of(bed: list[dict[str, Any]], rate: float) -> dict[str, Any]:
+    """The cheapest configuration of the bed that held the rate within the limit; of several, the fastest."""
+    held = [row for row in bed if kept(row) and row["requests_per_second"] >= rate]
+    return min(held, key=lambda row: (row["usd_per_hour"], -row["requests_per_second"]))
 
 
 def scaling(bed: list[dict[str, Any]]) -> list[float]:
@@ -149,11 +156,11 @@ def scaling(bed: list[dict[str, Any]]) -> list[float]:
     def key(config: dict[str, Any]) -> tuple[tuple[str, Any], ...]:
         return tuple((name, value) for name, value in config.items() if name != "nodes")
 
-    kept = [row for row in bed if row.get("requests_per_second") and row["p99_ms"] <= float(SLO.removesuffix("ms"))]
-    one = {key(row["config"]): row["requests_per_second"] for row in kept if row["config"]["nodes"] == 1}
+    found = [row for row in bed if kept(row)]
+    one = {key(row["config"]): row["requests_per_second"] for row in found if row["config"]["nodes"] == 1}
     return [
         row["requests_per_second"] / row["config"]["nodes"] / one[key(row["config"])]
-        for row in kept
+        for row in found
         if row["config"]["nodes"] > 1 and key(row["config"]) in one
     ]
 
@@ -182,7 +189,7 @@ def parts() -> pages.Parts:
     ]
     ratios, scales, shares = [], [], []
     for name, mine in record["models"].items():
-        best = best_of(mine["bed"])
+        best = best_of(mine["bed"], mine["rate"])
         scales += scaling(mine["bed"])
         shares += [row["generator_share"] for row in mine["bed"] if "generator_share" in row]
         for each in mine["searches"]:
