@@ -307,9 +307,6 @@ _SEARCH = FieldTable(
 )
 
 
-_SERVER_SEARCH = replace(_SEARCH, make=lambda **given: ServingSearch(**{"strategy": COMMAND_STRATEGY, **given}))
-
-
 def serve_record(now: datetime | None = None) -> Reader[ServeSpec]:
     """The reader of a whole job file; a deadline that is a point in time is counted from `now`."""
     model, server = model_record(now), server_record(now)
@@ -428,7 +425,7 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
     """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
     server = spec.server
     assert server is not None  # noqa: S101 - the caller has looked
-    if spec.resources.infra == LOCAL and not {"search", "search.strategy"} & set(spec.places):
+    if spec.resources.infra == LOCAL and "search.strategy" not in spec.places:
         spec = replace(spec, search=replace(spec.search, strategy=COMMAND_STRATEGY))
     if wrong := [value for value in spec.declared_knobs.get(GPU_SHARE, ()) if value not in range(1, 101)]:
         raise spec.error(f"knobs.{GPU_SHARE}", "is percent of a GPU", value=wrong[0], allowed="whole numbers up to 100")
