@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FRAME_TOKENS = 5
-FAULTS = ("garbage", "status", "endless", "silent", "closes", "error-event", "no-stream", "no-usage", "huge-event")
+FAULTS = (
+    "garbage", "status", "endless", "silent", "closes", "error-event", "no-stream", "no-usage", "huge-event", "boasts",
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -129,7 +131,8 @@ class _Server:
                 return
             self.event(client, {"choices": [{"delta": {"content": ""}, "finish_reason": "length"}]})
             if self.fault != "no-usage":
-                usage = {"prompt_tokens": client.words + FRAME_TOKENS, "completion_tokens": client.asked}
+                written = client.asked * 1000 if self.fault == "boasts" else client.asked
+                usage = {"prompt_tokens": client.words + FRAME_TOKENS, "completion_tokens": written}
                 self.event(client, {"choices": [], "usage": usage})
             client.socket.sendall(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         except OSError:
@@ -152,10 +155,10 @@ def _chunk(data: bytes) -> bytes:
 TOKEN = _chunk(b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n')
 
 
-def serve(server: _Server, port: int) -> None:
+def serve(server: _Server, port: int, host: str = "127.0.0.1") -> None:
     """Answer until killed."""
-    listener = socket.create_server(("127.0.0.1", port), backlog=4096)
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)  # noqa: T201
+    listener = socket.create_server((host, port), backlog=4096)
+    print(f"http://{host}:{listener.getsockname()[1]}", flush=True)  # noqa: T201
     listener.setblocking(False)
     poll, clients = select.epoll(), {}
     poll.register(listener.fileno(), select.EPOLLIN)
@@ -201,8 +204,10 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=100_000)
     parser.add_argument("--fault", choices=FAULTS, default="")
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--host", default="127.0.0.1")
     given = vars(parser.parse_args())
-    serve(_Server(**{name: value for name, value in given.items() if name != "port"}), given["port"])
+    port, host = given.pop("port"), given.pop("host")
+    serve(_Server(**given), port, host)
 
 
 if __name__ == "__main__":

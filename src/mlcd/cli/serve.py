@@ -9,6 +9,7 @@ from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategie
 from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
+    ask_to_spend,
     output_option,
     print_json,
     print_run,
@@ -57,7 +58,7 @@ _KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
     help="Where to serve; overrides resources.infra.  [default: local]",
 )
 @click.option("--size", "sizes", metavar="AXIS=N", multiple=True, help="Size of an axis that the model leaves open.")
-@click.option("--deploy", is_flag=True, help="Leave the recommended server running.")
+@click.option("--deploy", is_flag=True, help="Leave the recommended server running on this machine.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the deployed server.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Its port; 0: any free port."
@@ -71,6 +72,7 @@ _KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
     help="Write files to serve the model elsewhere: compose, kubernetes, kserve, skyserve or triton.",
 )
 @seed_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
 @track_option
 @output_option
@@ -86,6 +88,7 @@ def serve(
     port: int,
     writes: tuple[tuple[str, Path], ...],
     seed: int,
+    yes: bool,
     dry_run: bool,
     track: tuple[str, ...],
     output: str,
@@ -99,9 +102,12 @@ def serve(
     """
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.serve import prepare
+    from mlcd.report.origin import served_here_text
     from mlcd.store.store import Store, home
 
     spec = _spec(model, flags, sizes)
+    if deploy and spec.resources.infra != "local":
+        raise BadInput(f"--deploy: starts a server on this machine only, and the job serves on {spec.resources.infra}")
     if deploy:
         from mlcd.clouds.serving.deploy import check_port
 
@@ -114,7 +120,10 @@ def serve(
     prepared = prepare(spec, seed=seed, folder=home())
     if dry_run:
         ctx.exit(_print_dry_run(prepared, output))
-    for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
+    if not yes:
+        ask_to_spend(prepared)
+    nominal = () if prepared.charged else (served_here_text(prepared.cloud).removesuffix("."),)
+    for note in (*prepared.notes, *nominal):
         print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared, track) as observer:
         record = begin(prepared, store=store, observer=observer)
@@ -213,8 +222,11 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
 def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     """Print what would be tried. Returns the exit code: that of an infeasible run if no load test fits the limits."""
     from mlcd.cli.dry_run import first_look
+    from mlcd.deciders.verification import MOST_VERIFICATIONS
+    from mlcd.report.wording import plural
     from mlcd.run.header import CHAT
     from mlcd.trial.outcome import Status
+    from mlcd.units import format_seconds
 
     look = first_look(prepared)
     is_chat = prepared.serving is not None and prepared.serving.scenario == CHAT
@@ -222,7 +234,9 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     code = 0 if look.allowed else Status.INFEASIBLE.exit_code
     problem, verify_seconds = prepared.problem, prepared.test.verify_seconds
     policy = problem.trial
-    seconds = policy.seconds * min(problem.max_trials, len(problem.space)) + verify_seconds
+    tests_seconds = policy.seconds * min(problem.max_trials, len(problem.space))
+    seconds = tests_seconds + verify_seconds
+    longest = tests_seconds + (MOST_VERIFICATIONS if verify_seconds else 0) * verify_seconds
     if output == "json":
         print_json(
             {
@@ -236,20 +250,24 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
                 "strategy": prepared.strategy,
                 "scenario": prepared.serving.scenario if prepared.serving else None,
                 "expected_seconds": seconds,
+                "expected_seconds_if_verifications_fail": longest,
                 "notes": list(prepared.notes),
             }
         )
         return code
     print_text(f"{prepared.name}: {goal}")
     print_text(
-        f"{len(problem.space):,} configurations: "
+        f"{plural(len(problem.space), 'configuration')}: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
         + _excluded_text(problem.space)
     )
-    print_text(
-        f"At most {problem.max_trials} load tests of {policy.seconds:g} s by {prepared.strategy}, then a"
-        f" verification of {verify_seconds:g} s: about {seconds / 60:.0f} min. Nothing was started."
-    )
+    tests = f"At most {plural(problem.max_trials, 'load test')} of {format_seconds(policy.seconds)}"
+    verified = f", then a verification of {format_seconds(verify_seconds)}" if verify_seconds else ""
+    print_text(f"{tests} by {prepared.strategy}{verified}: about {format_seconds(seconds)}. Nothing was started.")
+    if verify_seconds:
+        again = f"up to {MOST_VERIFICATIONS} verifications in all, about {format_seconds(longest)}"
+        print_text(f"A verification that fails is repeated at a lower rate or with the next best: {again}.")
+    print_text("The time to start each server comes on top.")
     for note in prepared.notes:
         print_text(f"Note: {note}")
     if look.allowed < len(problem.space):

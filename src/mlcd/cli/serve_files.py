@@ -24,6 +24,8 @@ def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing)
     choice = shown(record).serve_findings.choice
     if choice is None:
         return []
+    if "gpu_share" in choice.config.as_dict() or cloud.model.suffix.lower() != ".onnx":
+        raise BadInput("--write: files are written for ONNX models on processors; start this one with --deploy")
     source = _source(cloud, str(choice.config["precision"]))
     held = f"{speed_text(choice.requests_per_second)} requests/s at p99 {latency_text(choice.load.p99_seconds)}"
     deployment = Deployment(

@@ -11,10 +11,11 @@ from mlcd.clouds.serving.provider import ServerLease, ServingCloud
 from mlcd.errors import Interrupted, MlcdError
 from mlcd.goal import Slo
 from mlcd.loadgen import LoadInput, LoadResult, Scenario, measure_load
+from mlcd.memory import ran_out_of_memory
 from mlcd.problem import TrialPolicy
 from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
-from mlcd.units import Usd
+from mlcd.units import ZERO, Usd, latency_text, speed_text
 
 LEAST_LOAD_SECONDS = 2.0
 """A shorter load test is meaningless: the trial is extended instead."""
@@ -109,6 +110,7 @@ class LoadTest:
     def run(self, lease: ServerLease, config: Config, *, seconds: float, seed: int, rate: float | None) -> LoadResult:
         """One load test of `seconds`. Raises LeaseFailed if the server died, MlcdError if there is no result."""
         place = lease.endpoint
+        servers = len(place.addresses)
         try:
             return measure_load(
                 place.address,
@@ -119,10 +121,11 @@ class LoadTest:
                 slo_seconds=self.slo.seconds if self.slo else None,
                 percentile=self.slo.percentile if self.slo else 99,
                 rate=rate if self.scenario is Scenario.SERVER else None,
-                concurrency=min(max(32, 2 * int(config["batch"]) * int(config["replicas"])), 512),
+                concurrency=min(max(32, 2 * int(config["batch"]) * int(config["replicas"])) * servers, 512),
                 cpus=place.client_cpus,
                 apart=not place.shares_cpus,
                 seed=seed,
+                further=place.further,
             )
         finally:
             lease.memory_gib()
@@ -133,14 +136,16 @@ class LoadTest:
 class Verified:
     """What a verification measured.
 
-    rate   requests/s offered, or answered where the server sets the pace
-    fault  why the verification failed; "" if it passed
+    rate    requests/s offered, or answered where the server sets the pace
+    fault   why the verification failed; "" if it passed
+    billed  False where no node was obtained
     """
 
     rate: float
     seconds: float
     load: Load | None
     fault: str = ""
+    billed: bool = True
 
 
 def measure_load_trial(
@@ -160,30 +165,33 @@ def measure_load_trial(
     Raises Interrupted when `cancelled`. The server is always stopped.
     """
     began = time.monotonic()
-    order = Order(config=config, attempt=attempt, purpose=Purpose.TRIAL, seconds=policy.worst_seconds(1), run_id=run_id)
+    most_seconds = policy.worst_seconds(config.nodes)
+    order = Order(config=config, attempt=attempt, purpose=Purpose.TRIAL, seconds=most_seconds, run_id=run_id)
     try:
         with cloud.lease(order) as lease:
             # A slow server may also use the time of the watchdog: all of it was authorised.
-            last_call = policy.worst_seconds(1) - LEAST_LOAD_SECONDS - 2 * OVERHEAD_SECONDS
+            last_call = most_seconds - LEAST_LOAD_SECONDS - 2 * OVERHEAD_SECONDS
             startup_seconds = _until_ready(lease, last_call, cancelled)
-            first_seconds = max(policy.seconds - startup_seconds - OVERHEAD_SECONDS, LEAST_LOAD_SECONDS)
+            planned_seconds = policy.planned_seconds(config.nodes)
+            first_seconds = max(planned_seconds - startup_seconds - OVERHEAD_SECONDS, LEAST_LOAD_SECONDS)
             seed = test.seed * 100 + attempt
             seen = test.find(lease, config, seconds=first_seconds, seed=seed)
-            more_seconds = policy.extended_seconds(1) - (time.monotonic() - began) - 2 * OVERHEAD_SECONDS
+            more_seconds = policy.extended_seconds(config.nodes) - (time.monotonic() - began) - 2 * OVERHEAD_SECONDS
             unsure = _Z_95_PERCENT * seen.relative_error > policy.precision
             extended = unsure and more_seconds >= max(LEAST_LOAD_SECONDS, first_seconds / 3) and not cancelled()
             if extended:
                 seen = seen.joined(test.find(lease, config, seconds=more_seconds, seed=seed + 50))
-            memory_gib = lease.memory_gib()
+            memory_gib, gpu_memory_gib = lease.memory_gib(), lease.endpoint.gpu_memory_gib()
             settled = lease.finish(JobProgress(time.monotonic() - began, float(seen.load.requests)))
     except LeaseFailed as failed:
-        return _failure(order, failed.kind, failed.message, failed.seconds, usd_per_hour)
+        return _failure(order, failed.kind, failed.message, failed.seconds, usd_per_hour if failed.billed else ZERO)
     except _NotReady as late:
         return _failure(order, FailureKind.HANG, str(late), time.monotonic() - began, usd_per_hour)
     except Interrupted:
         raise
     except MlcdError as error:
-        return _failure(order, FailureKind.ERROR, str(error), time.monotonic() - began, usd_per_hour)
+        kind = FailureKind.OUT_OF_MEMORY if ran_out_of_memory(str(error)) else FailureKind.ERROR
+        return _failure(order, kind, str(error), time.monotonic() - began, usd_per_hour)
     if cancelled():
         raise Interrupted("the load test ended with the run")
     return Measurement(
@@ -196,7 +204,7 @@ def measure_load_trial(
         seconds=settled.seconds,
         usd=usd_per_hour.for_seconds(settled.seconds),
         extended=extended,
-        load=replace(seen.load, memory_gib=memory_gib),
+        load=replace(seen.load, memory_gib=memory_gib, gpu_memory_gib=gpu_memory_gib),
     )
 
 
@@ -222,17 +230,17 @@ def verify_load(
             _until_ready(lease, most_seconds - seconds - OVERHEAD_SECONDS, cancelled)
             report_progress(0.1, time.monotonic() - began)
             held = test.hold(lease, config, seconds=seconds, seed=test.seed * 100 + 99 + attempt, rate=rate)
-            memory_gib = lease.memory_gib()
+            memory_gib, gpu_memory_gib = lease.memory_gib(), lease.endpoint.gpu_memory_gib()
     except LeaseFailed as failed:
         seconds = max(failed.seconds, time.monotonic() - began)
-        return Verified(rate=rate, seconds=seconds, load=None, fault=failed.message)
+        return Verified(rate=rate, seconds=seconds, load=None, fault=failed.message, billed=failed.billed)
     except _NotReady as late:
         return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=str(late))
     except Interrupted:
         raise
     except MlcdError as error:
         return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=str(error))
-    load = replace(held.load, memory_gib=memory_gib)
+    load = replace(held.load, memory_gib=memory_gib, gpu_memory_gib=gpu_memory_gib)
     seconds = time.monotonic() - began
     return Verified(rate=rate if held.fault else held.rate, seconds=seconds, load=load, fault=held.fault)
 
@@ -269,6 +277,7 @@ def _seen(test: LoadTest, result: LoadResult) -> Seen:
             p99_seconds=late,
             requests=step.requests,
             errors=step.errors,
+            generator_share=result.processor_share,
         )
         return Seen(rate=max(step.rate, 1e-9), relative_error=0.0, load=load)
     return Seen(rate=max(result.requests_per_second, 1e-9), relative_error=result.relative_error, load=_load(result))
@@ -282,6 +291,7 @@ def _load(result: LoadResult) -> Load:
         requests=result.requests,
         errors=result.errors,
         saturated=result.saturated,
+        generator_share=result.processor_share,
     )
 
 
@@ -291,8 +301,8 @@ def _fault(test: LoadTest, result: LoadResult, load: Load, *, wanted: float) -> 
         return f"{load.errors:,} of {load.requests:,} requests failed: {result.first_error}"
     if test.slo is not None and not load.meets(test.slo):
         seen = {50: load.p50_seconds, 95: load.p95_seconds, 99: load.p99_seconds}[test.slo.percentile]
-        limit = f"over the {test.slo.seconds * 1000:.3g} ms allowed"
-        return f"p{test.slo.percentile} of {seen * 1000:.3g} ms at {wanted:.4g} requests/s, {limit}"
+        limit = f"over the {latency_text(test.slo.seconds)} allowed"
+        return f"p{test.slo.percentile} of {latency_text(seen)} at {speed_text(wanted)} requests/s, {limit}"
     if test.rate is not None and test.scenario is not Scenario.SERVER and result.requests_per_second < test.rate:
         return f"{result.requests_per_second:.4g} of {test.rate:.4g} requests/s answered"
     return ""

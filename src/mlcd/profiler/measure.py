@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import stdtrit
 
-from mlcd.clouds.provider import Cloud, JobProgress, LeaseFailed, Order, Purpose, Settled
+from mlcd.clouds.provider import Cloud, JobProgress, KnowsItsWork, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
-from mlcd.clouds.silence import ExplainsSilence
+from mlcd.clouds.silence import ExplainsSilence, NamesDisturbance
 from mlcd.errors import Interrupted
-from mlcd.problem import TrialPolicy
+from mlcd.problem import LEAST_MEASURED_SECONDS, TrialPolicy
 from mlcd.profiler.noise import noise_scale
 from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Learned, Measurement, Trial
@@ -25,6 +25,8 @@ MOST_RELATIVE_ERROR = 10.0
 """A speed that is known no better (a job that reports all its work at once) is unknown: its bounds would overflow."""
 MOST_RATES = 2_000
 """Rates between points from which the speed is computed: finding the warm-up takes the square of their number."""
+HOPELESS_SLOWDOWN = 1.5
+"""A trial that is so many times slower than what it must beat ends early: warm-up explains no more than that."""
 TRIAL_QUIET_GAPS = 5.0
 """At the end of a trial, a job that has been silent this many times longer than ever before counts as hung."""
 
@@ -48,6 +50,7 @@ def measure(
     run_id: str = "",
     metric: str = "",
     known_noise: float | None = None,
+    to_beat: float = 0.0,
     continues: bool = True,
     cancelled: Callable[[], bool] = lambda: False,
     warned: Callable[[str], None] = lambda _text: None,
@@ -60,6 +63,8 @@ def measure(
 
     metric       name of the model-quality metric in the job's reports; "" if not needed
     known_noise  the noise scale measured by earlier trials
+    to_beat      samples a second below which the configuration is not chosen; a trial that may end early and is far
+                 below it ends soon
     continues    whether the trial is a part of the training, where the job saves its work
     warned       called with each warning of a job that kept running
     charged      what to charge for a job that hung at so many seconds, now that its nodes are released
@@ -67,7 +72,7 @@ def measure(
     Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError). The nodes are
     always released.
     """
-    watch = _Watch(policy=policy, nodes=config.nodes)
+    watch = _Watch(policy=policy, nodes=config.nodes, to_beat=to_beat, noise=cloud.noise)
     settled: Settled | None = None
     # A simulated step may overshoot the authorised time; real nodes end themselves and are paid in full.
     most = watch.worst_seconds if cloud.simulated else math.inf
@@ -85,13 +90,17 @@ def measure(
     try:
         with cloud.lease(order) as lease:
             listening = lease if isinstance(lease, Listening) else None
+            working = lease if isinstance(lease, KnowsItsWork) else None
             for point in lease.progress():
                 if cancelled():
                     raise Interrupted("the trial ended with the run")
+                watch.has_done_all = working is not None and working.has_done_all()
                 if watch.is_over(point):
                     break
             if watch.has_no_sample and isinstance(lease, ExplainsSilence):
                 watch.silence = lease.silence()
+            if watch.hung and isinstance(lease, NamesDisturbance):
+                watch.disturbance = lease.disturbance()
             if watch.points and not watch.hung:
                 settled = lease.finish(watch.points[-1])
     except LeaseFailed as failed:
@@ -116,13 +125,13 @@ def measure(
         at = watch.points[-1].seconds  # what comes after it, to save and to release, was the cloud's doing
         seconds = min(at, most) + max(settled.seconds - at, 0.0)
     usd = usd_per_hour.for_seconds(seconds)
-    speed = None if watch.hung else steady_speed(watch.points)
+    speed = None if watch.hung else steady_speed(watch.working_points)
     if speed is None:
         return Failure(
             config=config,
             attempt=attempt,
             kind=FailureKind.HANG if watch.hung else FailureKind.ERROR,  # a job that ended by itself does not hang
-            message=watch.complaint,
+            message="; ".join(filter(None, (watch.complaint, watch.disturbance))),
             seconds=seconds,
             usd=usd,
             reached_samples=settled.reached_samples if settled else 0.0,
@@ -168,11 +177,17 @@ class _Watch:
 
     policy: TrialPolicy
     nodes: int
+    to_beat: float = 0.0
+    noise: float = 0.0
     points: list[JobProgress] = field(default_factory=list)
     hung: bool = False
     extended: bool = False
     silence: str = ""
     """What a job without a sample wrote instead, where its lease knows."""
+    disturbance: str = ""
+    """What may have held up a job that hung, where its lease knows."""
+    has_done_all: bool = False
+    """Whether the job has reported all of its work: then it writes its results, and its silence is no hang."""
     _last_change: float = 0.0
     _longest_gap: float = 1.0
 
@@ -193,6 +208,14 @@ class _Watch:
     @property
     def has_no_sample(self) -> bool:
         return not self.points or self.points[-1].samples <= 0
+
+    @property
+    def working_points(self) -> list[JobProgress]:
+        """The points while it trained: without the time in which a job that has done all writes its results."""
+        if not self.has_done_all or not self.points:
+            return self.points
+        most = self.points[-1].samples
+        return self.points[: 1 + next(at for at, point in enumerate(self.points) if point.samples >= most)]
 
     @property
     def complaint(self) -> str:
@@ -216,6 +239,8 @@ class _Watch:
         if point.samples <= 0:
             self.hung = point.seconds >= self.policy.extended_seconds(self.nodes)
             return self.hung
+        if self.has_done_all:
+            return point.seconds >= self.policy.extended_seconds(self.nodes)
         silent = point.seconds - self._last_change
         self.hung = 0 < self.policy.watchdog_seconds <= silent
         if point.seconds >= self.policy.extended_seconds(self.nodes):
@@ -227,11 +252,25 @@ class _Watch:
         if self.hung:
             return True
         if point.seconds < self.policy.planned_seconds(self.nodes):
-            return False
+            return self._is_known(point)
         speed = steady_speed(self.points)
         imprecise = speed is None or 1.96 * speed.relative_error > self.policy.precision
         self.extended = self.extended or imprecise
         return not imprecise
+
+    def _is_known(self, point: JobProgress) -> bool:
+        """Whether the speed is known well enough before the planned time is over."""
+        measured_seconds, least_seconds = point.seconds - self.startup_seconds, self.policy.least_seconds(self.nodes)
+        is_slow = 0 < point.samples < self.to_beat * measured_seconds / HOPELESS_SLOWDOWN
+        if measured_seconds < (max(least_seconds / 2, LEAST_MEASURED_SECONDS) if is_slow else least_seconds):
+            return False
+        speed = steady_speed(self.points)
+        if speed is None or speed.points < BATCH_MEANS // 2:
+            return False
+        most = speed.samples_per_second * math.exp(1.96 * math.hypot(speed.relative_error, self.noise))
+        if is_slow and most * HOPELESS_SLOWDOWN < self.to_beat:
+            return True
+        return speed.points >= BATCH_MEANS and 1.96 * speed.relative_error <= self.policy.known_precision
 
 
 def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:

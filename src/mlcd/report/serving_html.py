@@ -9,7 +9,7 @@ from mlcd.report.origin import origin
 from mlcd.report.pace_picture import RATES_PICTURE, TOKENS_PICTURE, has_paces, pace_picture
 from mlcd.report.page import NARROW, WIDE, Cell, Page, Table, drawn, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serving_lines
-from mlcd.report.serving import day_lines, goal_text, headline
+from mlcd.report.serving import day_lines, goal_text, headline, price_basis
 from mlcd.report.serving_picture import serving_picture
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.wording import speed_text
@@ -149,9 +149,10 @@ def _why_not(record: SearchRun) -> Table:
         ]
         for entry in ends(record.serve_findings.rejected, MOST_ROWS)
     ]
-    after = _left_out(record, len(record.serve_findings.rejected), "configurations")
+    after = [price_basis(record)] if rows else []
+    after += _left_out(record, len(record.serve_findings.rejected), "configurations")
     return plain_table(
-        "Why the others were rejected", "configuration|>requests/s|>$ per million|why", rows, after=after
+        "Why the others were rejected", "configuration|>requests/s|>$ per million requests|why", rows, after=after
     )
 
 

@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlcd.catalog import Accelerator
 from mlcd.goal import Goal
 from mlcd.loadgen.plan import Scenario
+from mlcd.server.tensors import TensorSpec
 from mlcd.space import Value
 from mlcd.spec.place import PlacedSpec
 from mlcd.spec.train import TrialRules
@@ -13,12 +15,18 @@ from mlcd.units import Usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingKnobs:
-    """The allowed values of each knob; None means everything that the machine offers."""
+    """The allowed values of each knob; None means everything that the machine offers.
+
+    gpu_share  percent of a GPU
+    compile    whether PyTorch compiles the model: `on`, `off`
+    """
 
     batch: tuple[int, ...] | None = None
     threads: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
     precision: tuple[str, ...] | None = None
+    gpu_share: tuple[int, ...] | None = None
+    compile: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,28 +97,45 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingSearch:
-    """How to search. `noise` None means the value that the machine states."""
+    """How to search. `noise` None means the value that the machine states.
+
+    every_replica  whether a load test is made of each number of replicas; else of one node, and several count as
+                   so many times its rate until the verification measures them
+    """
 
     strategy: str = "falcon-transfer"
     max_trials: int = 6
     noise: float | None = None
     trial: TrialRules = field(default_factory=TrialRules)
+    every_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingResources:
-    """Where to serve. `prices` are USD per hour by type (`local.2`); they override the nominal price."""
+    """Where to serve. `prices` are USD per hour by type (`local.2`); they override the nominal price.
+
+    On nodes, which are leased:
+
+    instance_type  names and globs of types; None: all that are offered
+    accelerators   only types that have one of these
+    replicas       how many servers there may be, each on a node of its own
+    """
 
     infra: str = "local"
     prices: Mapping[str, Usd] = field(default_factory=dict)
+    instance_type: tuple[str, ...] | None = None
+    accelerators: tuple[Accelerator, ...] = ()
+    replicas: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeSpec(PlacedSpec):
     """A whole job file of `mlcd serve`.
 
-    model    the ONNX file, relative to the job file's folder; for a server as a command, what it finds in $MODEL
-    server   a server that is started by a command; None: mlcd's own, for ONNX models
+    model    the file of ONNX, torch.export or TorchScript, relative to the job file's folder; for a server as a
+             command, what it finds in $MODEL
+    server   a server that is started by a command; None: mlcd's own
+    inputs   of a TorchScript file, which does not tell them
     declared_knobs  the knobs of such a server: the values of each variable of its command
     sizes    sizes of the model's open axes other than the batch, by name
     """
@@ -123,6 +148,7 @@ class ServeSpec(PlacedSpec):
     resources: ServingResources = field(default_factory=ServingResources)
     knobs: ServingKnobs = field(default_factory=ServingKnobs)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    inputs: tuple[TensorSpec, ...] = ()
     load: LoadSettings = field(default_factory=LoadSettings)
     search: ServingSearch = field(default_factory=ServingSearch)
 

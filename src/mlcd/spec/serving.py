@@ -11,11 +11,13 @@ from typing import Any
 from mlcd.errors import SpecError, nearest
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.loadgen.plan import Scenario
+from mlcd.server.options import Engine, Precision, engine_of
+from mlcd.server.tensors import TensorSpec, input_of
 from mlcd.spec.choices import Choices
 from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, YamlNode, shortened
-from mlcd.spec.parse import job_name, strategy
-from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
+from mlcd.spec.parse import accelerators, instance_types, job_name, strategy
+from mlcd.spec.quantity import budget, deadline, flag, line_of_text, number, whole
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
@@ -23,14 +25,22 @@ from mlcd.spec.server import SERVER, STREAMS, TOKENS, declared_knobs, lengths, t
 from mlcd.spec.train import TrialRules
 from mlcd.untrusted import Malformed, expanded
 
-PRECISIONS = ("fp32", "int8")
-"""What ONNX Runtime serves on a CPU without a calibration set."""
+PRECISIONS = tuple(precision.value for precision in Precision)
+SWITCH = ("off", "on")
 PERCENTILES = ("p50", "p95", "p99")
+NUM_NODES = "write resources: {replicas: 1..3}, the number of servers, each on a node of its own"
+LOCAL = "local"
 JOB_FILES = (".yaml", ".yml")
 """Suffixes of job files; any other file is a model."""
 MOST_LATENCY_SECONDS = 3600.0
+MOST_REPLICAS = 100
+"""Servers at the same time: each has a port of its own, of those that a lease has."""
 SERVER_STRATEGY = "heterbo"
-"""The default for a server that is a command: nothing is known of its knobs."""
+"""The default for PyTorch's files and on nodes: nothing is known of other models there."""
+COMMAND_STRATEGY = "auto"
+"""The default for a server that is a command, on this machine."""
+GPU_SHARE = "GPU_SHARE"
+"""The knob of a server as a command that mlcd carries out itself: the command need not use it."""
 
 _LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
 _LATENCY_FORM = "a time such as 50ms or 0.2s"
@@ -113,7 +123,8 @@ def counts(most: int) -> Choices:
 
 def precisions(node: YamlNode) -> tuple[str, ...]:
     """`[fp32, int8]`, without duplicates."""
-    meant = {"float32": "fp32", "float": "fp32", "fp16": "fp32", "half": "fp32", "qint8": "int8", "quantized": "int8"}
+    meant = {"float32": "fp32", "float": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"}
+    meant |= {"qint8": "int8", "quantized": "int8"}
     found: list[str] = []
     for item in node.items():
         name = item.choice(PRECISIONS, meant=meant)
@@ -122,6 +133,32 @@ def precisions(node: YamlNode) -> tuple[str, ...]:
         found.append(name)
     if not found:
         raise node.error("must not be empty", allowed=", ".join(PRECISIONS))
+    return tuple(found)
+
+
+def switches(node: YamlNode) -> tuple[str, ...]:
+    """`[off, on]`, without duplicates; YAML reads both words as booleans."""
+    found = []
+    for item in node.items():
+        value = item.filled().value
+        name = SWITCH[value] if isinstance(value, bool) else item.choice(SWITCH)
+        if name in found:
+            raise item.error("is given twice")
+        found.append(name)
+    if not found:
+        raise node.error("must not be empty", allowed="[off, on]")
+    return tuple(found)
+
+
+def inputs(node: YamlNode) -> tuple[TensorSpec, ...]:
+    """`{image: FP32:3x224x224}`: the inputs of one item, in the order in which the model takes them."""
+    form = "a type and the sizes of one item, such as FP32:3x224x224"
+    found = []
+    for name, child in node.mapping().items():
+        spec = input_of(f"{name}={child.line_of_text(allowed=form)}")
+        if spec is None:
+            raise child.error("is not an input", allowed=form)
+        found.append(spec)
     return tuple(found)
 
 
@@ -186,12 +223,14 @@ def _arrivals(node: YamlNode) -> bool:
 
 _RESOURCES = FieldTable(
     make=ServingResources,
-    fields={"infra": Field(read=line_of_text), "prices": Field(read=prices)},
-    later={
-        "instance_type": "use knobs.threads and knobs.replicas to limit how much of the machine is used",
-        "use_spot": "",
-        "cloud": "write infra: local",
+    fields={
+        "infra": Field(read=line_of_text),
+        "prices": Field(read=prices),
+        "instance_type": Field(read=instance_types),
+        "accelerators": Field(read=accelerators),
+        "replicas": Field(read=counts(MOST_REPLICAS)),
     },
+    later={"use_spot": "", "cloud": "write infra: local"},
 )
 
 _KNOBS = FieldTable(
@@ -201,8 +240,10 @@ _KNOBS = FieldTable(
         "threads": Field(read=counts(1024)),
         "replicas": Field(read=counts(1024)),
         "precision": Field(read=precisions),
+        "gpu_share": Field(read=counts(100)),
+        "compile": Field(read=switches),
     },
-    later={"memory": "replicas that do not fit the machine's memory are excluded", "gpu_share": ""},
+    later={"memory": "replicas that do not fit the machine's memory are excluded"},
 )
 
 _LOAD = FieldTable(
@@ -231,6 +272,15 @@ _TOKEN_LOAD = FieldTable(
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
     },
     later={"scenario": "write arrivals: random or arrivals: in-flight"},
+    meant={
+        "prompt_tokens": "input_tokens",
+        "prompt_length": "input_tokens",
+        "completion_tokens": "output_tokens",
+        "max_tokens": "output_tokens",
+        "prefix_tokens": "shared_tokens",
+        "users": "concurrency",
+        "in_flight": "concurrency",
+    },
 )
 
 _TRIAL = FieldTable(
@@ -251,12 +301,10 @@ _SEARCH = FieldTable(
         "max_trials": Field(read=whole(least=1, most=100_000)),
         "noise": Field(read=number(least=0, below=1)),
         "trial": Field(read=_TRIAL),
+        "every_replica": Field(read=flag),
     },
     later={"parallel": "parallel load tests would slow each other down"},
 )
-
-
-_SERVER_SEARCH = replace(_SEARCH, make=lambda **given: ServingSearch(**{"strategy": SERVER_STRATEGY, **given}))
 
 
 def serve_record(now: datetime | None = None) -> Reader[ServeSpec]:
@@ -286,28 +334,29 @@ def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
                 required=True,
                 allowed="{maximize: tokens per dollar, slo: {ttft_p99: 1s}}",
             ),
-            "search": Field(read=_SERVER_SEARCH),
+            "search": Field(read=_SEARCH),
         },
-        later={"num_nodes": "servers run on one machine in this version", "run": "write it as server.run"},
+        later={"num_nodes": NUM_NODES, "run": "write it as server.run"},
     )
 
 
 def model_record(now: datetime | None) -> FieldTable[ServeSpec]:
-    """The reader of a job that serves an ONNX model."""
+    """The reader of a job that serves a model with mlcd's own server."""
     return FieldTable(
         make=ServeSpec,
         fields={
             "name": Field(read=job_name, required=True, allowed="a name such as resnet50"),
-            "model": Field(read=line_of_text, required=True, allowed="an ONNX file, such as resnet50.onnx"),
+            "model": Field(read=line_of_text, required=True, allowed="a file such as resnet50.onnx"),
             "resources": Field(read=_RESOURCES),
             "knobs": Field(read=_KNOBS),
             "sizes": Field(read=sizes),
+            "inputs": Field(read=inputs),
             "load": Field(read=_LOAD),
             "goal": Field(read=_goal(now), required=True, allowed="{maximize: requests per dollar, slo: {p99: 50ms}}"),
             "search": Field(read=_SEARCH),
         },
         later={
-            "num_nodes": "use knobs.replicas instead",
+            "num_nodes": NUM_NODES,
             "run": "mlcd serve starts the server itself; for a server of your own, write server: {run: ...}",
         },
     )
@@ -350,21 +399,37 @@ def _checked(spec: ServeSpec) -> ServeSpec:
     if "goal.minimize" in spec.places and spec.goal.rate is None and not (load.trace or load.profile):
         form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
         raise spec.error("goal", "minimize: cost needs the rate to hold", allowed=form)
+    if spec.resources.infra == LOCAL:
+        _check_local(spec)
+    elif "search.strategy" not in spec.places:
+        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
     if spec.server is not None:
         return _checked_server(spec)
+    if engine_of(Path(spec.model)) is Engine.PYTORCH and "search.strategy" not in spec.places:
+        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
     if load.scenario is Scenario.SERVER and goal.slo is None:
         problem = "looks for the highest rate within a latency limit, but the goal has none"
         raise spec.error("load.scenario", problem, value="server", allowed="goal.slo, such as {p99: 50ms}, or offline")
     return spec
 
 
+def _check_local(spec: ServeSpec) -> None:
+    """Raises SpecError for what only leased nodes have."""
+    for name in ("instance_type", "accelerators", "replicas"):
+        if f"resources.{name}" in spec.places:
+            problem = "is for leased nodes, and local is the one machine that mlcd runs on"
+            raise spec.error(f"resources.{name}", problem, allowed="resources.infra: minicloud or slurm")
+
+
 def _checked_server(spec: ServeSpec) -> ServeSpec:
     """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
     server = spec.server
     assert server is not None  # noqa: S101 - the caller has looked
-    if "search" not in spec.places and "search.strategy" not in spec.places:
-        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
-    for name in (*spec.declared_knobs, "PORT"):
+    if spec.resources.infra == LOCAL and "search.strategy" not in spec.places:
+        spec = replace(spec, search=replace(spec.search, strategy=COMMAND_STRATEGY))
+    if wrong := [value for value in spec.declared_knobs.get(GPU_SHARE, ()) if value not in range(1, 101)]:
+        raise spec.error(f"knobs.{GPU_SHARE}", "is percent of a GPU", value=wrong[0], allowed="whole numbers up to 100")
+    for name in (*(name for name in spec.declared_knobs if name != GPU_SHARE), "PORT"):
         if not re.search(rf"\$(\{{{name}\b|{name}\b)", server.run):
             problem = (
                 "is not used in server.run" if name != "PORT" else "must listen on $PORT, which it does not mention"

@@ -126,6 +126,8 @@ class Load:
     errors      requests that were answered with an error, or not at all
     saturated   why the load generator, not the server, may have limited the rate; "" if it did not
     tokens      of a language model's answers; None for other models
+    gpu_memory_gib  what the server took of its GPU's memory when the test ended; None without one, or where unknown
+    generator_share  of one processor, used by the load generator itself; None if it was not measured
     """
 
     p50_seconds: float
@@ -136,6 +138,8 @@ class Load:
     memory_gib: float | None = None
     saturated: str = ""
     tokens: TokenLoad | None = None
+    gpu_memory_gib: float | None = None
+    generator_share: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.p50_seconds <= self.p95_seconds <= self.p99_seconds < math.inf:
@@ -143,10 +147,13 @@ class Load:
         if self.requests < 1 or not 0 <= self.errors <= self.requests:
             raise ValueError("a load test needs at least one request, and no more errors than requests")
 
+    def percentile(self, percentile: int) -> float:
+        """The latency at 50, 95 or 99%, in seconds."""
+        return {50: self.p50_seconds, 95: self.p95_seconds, 99: self.p99_seconds}[percentile]
+
     def meets(self, slo: Slo) -> bool:
         """Whether the latency limit was kept, without errors."""
-        seen = {50: self.p50_seconds, 95: self.p95_seconds, 99: self.p99_seconds}[slo.percentile]
-        return self.errors == 0 and seen <= slo.seconds
+        return self.errors == 0 and self.percentile(slo.percentile) <= slo.seconds
 
     def keeps(self, limit: ChatLimit) -> bool:
         """Whether a limit on the answers of a language model was kept, without errors."""

@@ -3,6 +3,9 @@
 import itertools
 import json
 import math
+import socket
+import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,8 +15,9 @@ from mlcd.errors import BadInput
 from mlcd.loadgen.chat import ChatLimit, ChatMetric, ChatPlan, ChatResult, Exchange, measure_chat
 from mlcd.loadgen.chat import generator as chat
 from mlcd.loadgen.chat.generator import generate_chat
+from mlcd.loadgen.chat.prompts import PROBE_WORDS, Prompts
 from mlcd.loadgen.chat.sse import MOST_EVENT_BYTES, MOST_HEAD_BYTES, Answer, BadAnswer
-from mlcd.loadgen.chat.wire import Stream
+from mlcd.loadgen.chat.wire import ChatWire, Stream
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 ROLE = {"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
@@ -177,6 +181,34 @@ def test_answers_that_break_off_are_errors() -> None:
         generate_chat(plan(address))
 
 
+def test_more_tokens_than_were_asked_for_are_not_believed() -> None:
+    with chat_server(fault="boasts", ttft_seconds=0.01) as address, pytest.raises(BadInput, match="were asked for"):
+        generate_chat(plan(address))
+
+
+@pytest.mark.parametrize("counted", [(20, 21), (16, 272 * 40)])
+def test_tokens_of_a_word_that_no_tokenizer_makes_are_not_believed(counted: tuple[int, int]) -> None:
+    made = Prompts(plan("http://h:1"), "h:1")
+    with pytest.raises(BadInput, match="cannot be right"):
+        made.calibrate(list(zip(PROBE_WORDS, counted, strict=True)))
+
+
+def test_a_server_that_resets_before_it_has_read_a_prompt_is_an_error() -> None:
+    body = b"x" * 20_000_000  # more than the system keeps for the server
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        requests = itertools.repeat((body, Exchange(input_tokens=1, output_tokens=1)))
+        wire = ChatWire("127.0.0.1", listener.getsockname()[1], requests, timeout_seconds=10, most_seconds=10)
+        wire.send(time.perf_counter())
+        opened, _ = listener.accept()
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        opened.close()
+        ended = []
+        while wire.under_way:
+            ended += wire.wait(0.1)
+        wire.close()
+    assert [each.error.partition(":")[0] for each in ended] in (["cannot send"], ["connection lost"])
+
+
 def test_without_usage_pieces_are_counted() -> None:
     with chat_server(fault="no-usage", ttft_seconds=0.01) as address:
         result = generate_chat(plan(address, seconds=1.0))
@@ -292,8 +324,6 @@ def test_nobody_listens() -> None:
 
 
 def test_prompts_have_their_length_and_their_shared_start(address: str) -> None:
-    from mlcd.loadgen.chat.prompts import Prompts
-
     made = Prompts(plan(address, shared_tokens=20), "h:1")
     made.calibrate([(16, 16 * 2 + FRAME_TOKENS), (272, 272 * 2 + FRAME_TOKENS)])
     texts = [made.text(Exchange(input_tokens=85, output_tokens=1)).split() for _ in range(3)]

@@ -6,10 +6,14 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlcd.clouds.serving.local import LOOPBACK, Launch, ServersHere
+from mlcd.clouds.serving.gpu_share import on_share
+from mlcd.clouds.serving.local import LOOPBACK, Launch, NodeProgram, ServersHere
+from mlcd.gpus import Gpu
 from mlcd.space import Config
 
 SHELL = "/bin/sh"
+GPU_SHARE_VARIABLE = "GPU_SHARE"
+"""The knob that mlcd itself carries out: how many percent of the GPU the server has."""
 
 
 class CommandServing(ServersHere):
@@ -20,6 +24,7 @@ class CommandServing(ServersHere):
     served_name  the model's name in requests
     ready        the path that answers 200 when the server is ready
     envs         further variables
+    gpu          for configurations with a share of it (GPU_SHARE)
     folder       where the command runs
     """
 
@@ -35,28 +40,50 @@ class CommandServing(ServersHere):
         ready: str = "/health",
         envs: Mapping[str, str] | None = None,
         cpus: tuple[int, ...] | None = None,
+        gpu: Gpu | None = None,
     ) -> None:
         super().__init__(home=home, noise=noise, cpus=cpus)
+        self.gpu = gpu
         self.run, self.folder, self.model = run, folder, model
         self.served_name, self.ready, self.envs = served_name or model, ready, envs or {}
 
     def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
         """See ServersHere: on a port that is free now, with all CPUs."""
         port = port or free_port()
+        command = [SHELL, "-c", self._script]
+        env = self.environment(config, host=host, port=port)
+        if self.gpu is not None and (share := config.as_dict().get(GPU_SHARE_VARIABLE)) is not None:
+            command, env = on_share(command, env, gpu=self.gpu, percent=int(share))
         return Launch(
-            command=[SHELL, "-c", f"cd -- {shlex.quote(str(self.folder))} && exec {SHELL} -c {shlex.quote(self.run)}"],
-            env=self.environment(config, host=host, port=port),
+            command=command,
+            env=env,
+            gpu=self.gpu,
             cores=len(self.cpus),
             address=f"http://{host}:{port}",
             model=self.served_name,
             ready=self.ready,
         )
 
+    def on_node(self, config: Config) -> NodeProgram:
+        """See ServersHere: the job file's folder must be there."""
+        return NodeProgram(
+            run=self._script,
+            env={**self.envs, **self._knobs(config), "MODEL": self.model},
+            model=self.served_name,
+            ready=self.ready,
+        )
+
+    @property
+    def _script(self) -> str:
+        return f"cd -- {shlex.quote(str(self.folder))} && exec {SHELL} -c {shlex.quote(self.run)}"
+
+    def _knobs(self, config: Config) -> dict[str, str]:
+        return {name: str(value) for name, value in config.as_dict().items()}
+
     def environment(self, config: Config, *, host: str, port: int) -> dict[str, str]:
         """The command's variables; not where mlcd keeps its records."""
         env = {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
-        knobs = {name: str(value) for name, value in config.as_dict().items()}
-        return {**env, **self.envs, **knobs, "MODEL": self.model, "HOST": host, "PORT": str(port)}
+        return {**env, **self.envs, **self._knobs(config), "MODEL": self.model, "HOST": host, "PORT": str(port)}
 
 
 def free_port() -> int:
