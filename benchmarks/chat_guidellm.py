@@ -161,10 +161,13 @@ def table(record: dict[str, Any]) -> str:
         lines.append(f"| {server} | {concurrency} | {' | '.join(cells)} |")
     worst = {server: max(_apart_all(groups, server)) for server in dict.fromkeys(key[0] for key in groups)}
     words = "; ".join(f"{server}: at most {most:.1%} apart" for server, most in worst.items())
+    request_seconds = TTFT_SECONDS + (OUTPUT_TOKENS - 1) * TPOT_SECONDS
     note = (
-        f"mlcd / guidellm {record['guidellm']}: medians of {record['rounds']} rounds of {record['seconds']:g} s in turn,"
-        f" and the median ratio of a round ({record['cpus']} processors with a load of {record['load_average'][1]:g} by"
-        f" other work, {record['date'][:10]}). {words}."
+        f"mlcd / guidellm {record['guidellm']}: medians of {record['rounds']} rounds of {record['seconds']:g} s in"
+        f" turn, and the median ratio of a round ({record['cpus']} processors with a load of"
+        f" {record['load_average'][1]:g} by other work, {record['date'][:10]}). {words}. What is true of the server of"
+        f" known times: {TTFT_SECONDS * 1000:g} ms, {TPOT_SECONDS * 1000:g} ms, and"
+        f" {OUTPUT_TOKENS / request_seconds:.2f} tokens/s for each request in flight."
     )
     return "\n".join([*lines, "", note])
 
@@ -193,8 +196,14 @@ def main() -> None:
         subprocess.run(make, check=True, capture_output=True)
         with known_server() as address:
             rows += measured(KNOWN, address, "toy", model, given)
+        keep(rows, given)
         with their_server(model) as address:
             rows += measured(THEIRS, address, "toy", model, given)
+        keep(rows, given)
+
+
+def keep(rows: list[dict[str, Any]], given: argparse.Namespace) -> None:
+    """Write the record and the page."""
     version = subprocess.run([str(GUIDELLM), "--version"], capture_output=True, text=True, check=True).stdout.split()[
         -1
     ]
