@@ -1,12 +1,13 @@
 """Makes a small Llama of random weights with its tokenizer: a language model to try servers with, without a download.
 
-    python make_llama.py FOLDER [--layers 2] [--hidden 64] [--heads 4] [--vocabulary 512]
+    python make_llama.py FOLDER [--layers 2] [--hidden 64] [--heads 4] [--vocabulary 512] [--dtype float32]
 
 Its speed is that of a trained model of its size; what it writes makes no sense. Needs transformers and PyTorch.
 """
 
 import argparse
 
+import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -22,6 +23,7 @@ def main() -> None:
     parser.add_argument("--hidden", type=int, default=64)
     parser.add_argument("--heads", type=int, default=4)
     parser.add_argument("--vocabulary", type=int, default=512)
+    parser.add_argument("--dtype", default="float32", help="of the weights, such as bfloat16")
     given = parser.parse_args()
 
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>"))
@@ -45,7 +47,7 @@ def main() -> None:
         num_key_value_heads=given.heads,
         max_position_embeddings=4096,
     )
-    model = LlamaForCausalLM(config)
+    model = LlamaForCausalLM(config).to(getattr(torch, given.dtype))
     # No end of the text: every answer has as many tokens as were asked for.
     model.generation_config = GenerationConfig(bos_token_id=1, eos_token_id=None, pad_token_id=0)
     model.save_pretrained(given.folder)

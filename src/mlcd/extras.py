@@ -42,6 +42,11 @@ EXTRAS = {
             modules=("httptools", "onnx", "onnxruntime", "starlette", "uvicorn"),
             purpose="ONNX Runtime and the server, for `mlcd serve`",
         ),
+        Extra(
+            name="serve-torch",
+            modules=("httptools", "starlette", "torch", "uvicorn"),
+            purpose="PyTorch and the server, for `mlcd serve` with files of PyTorch",
+        ),
         Extra(name="lithops", modules=("lithops",), purpose="Lithops, for `mlcd serverless` on real functions"),
         Extra(name="torch", modules=("torch",), purpose="PyTorch, for jobs that use it on this machine"),
         Extra(name="mlflow", modules=("mlflow",), purpose="MLflow's client, for --track mlflow"),

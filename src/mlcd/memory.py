@@ -7,6 +7,25 @@ _SYSTEM = Path("/proc/meminfo")
 _LIMIT, _USED = Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory.current")
 
 
+_RAN_OUT = (
+    "out of memory",
+    "memoryerror",
+    "bad_alloc",
+    "failed to allocate memory",
+    "cannot allocate memory",
+    "cuda_error_out_of_memory",
+    "alloc_failed",
+    "outofmemoryerror",
+    "no available memory for the cache blocks",
+)
+"""What programs say: the system's, PyTorch's, ONNX Runtime's, cuBLAS's and vLLM's words, of memory and GPU memory."""
+
+
+def ran_out_of_memory(text: str) -> bool:
+    """Whether a program that said this ran out of memory, its own or a GPU's."""
+    return any(words in text.lower() for words in _RAN_OUT)
+
+
 def free_memory_bytes() -> float:
     """The system's available memory, or less if the control group has a lower limit; infinite if neither is known."""
     found = math.inf

@@ -2,6 +2,7 @@
 
 import math
 
+from mlcd.findings.day import day_plan
 from mlcd.findings.receipt import receipt
 from mlcd.goal import Goal, Objective
 from mlcd.loadgen.chat.plan import ChatLimit
@@ -21,9 +22,11 @@ def serve_findings(run: SearchRun) -> ServeFindings:
     goal = run.problem.goal
     scaled = [trial for trial in best_forms(run.problem, run.history) if run.problem.scales_out and trial.meets(goal)]
     met = {settings_of(trial.config) for trial in scaled}
+    choice = chosen(run)
     return ServeFindings(
         receipt=receipt(run, run.problem),
-        choice=chosen(run),
+        choice=choice,
+        day=None if choice is None else day_plan(run, choice),
         rejected=rejected(run),
         nearest_miss=nearest_miss(run),
         met=tuple(

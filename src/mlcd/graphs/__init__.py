@@ -7,6 +7,6 @@ defines names and sizes; `shares` measures where the time goes. docs/server.md l
 from mlcd.graphs.graph import Graph, GraphInput, Operator
 from mlcd.graphs.onnx_graph import read_onnx
 from mlcd.graphs.shares import time_shares
-from mlcd.graphs.torch_graph import read_torch
+from mlcd.graphs.torch_graph import read_program, read_pt2, read_torch
 
-__all__ = ["Graph", "GraphInput", "Operator", "read_onnx", "read_torch", "time_shares"]
+__all__ = ["Graph", "GraphInput", "Operator", "read_onnx", "read_program", "read_pt2", "read_torch", "time_shares"]

@@ -1,12 +1,14 @@
 """A PyTorch module as its operators, through torch.export. The only file of this room that imports torch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from zipfile import BadZipFile
 
 from mlcd.errors import BadInput
 from mlcd.graphs.graph import Graph, GraphInput
 from mlcd.graphs.naming import operators
-from mlcd.graphs.traced import Traced, TracedNode, item_sizes
+from mlcd.graphs.traced import Sizes, Traced, TracedNode, item_sizes
 
 _BATCH = 2
 _DATATYPES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "int64": "INT64", "int32": "INT32"}
@@ -87,7 +89,19 @@ _NAMES = {
         "Reshape",
     ),
     **dict.fromkeys(
-        ("dropout", "feature_dropout", "alpha_dropout", "to", "type_as", "_to_copy", "lift_fresh_copy"), "Identity"
+        (
+            "dropout",
+            "feature_dropout",
+            "alpha_dropout",
+            "to",
+            "type_as",
+            "_to_copy",
+            "lift_fresh_copy",
+            "_assert_tensor_metadata",
+            "_assert_scalar",
+            "sym_size",
+        ),
+        "Identity",
     ),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), "Expand"),
 }
@@ -119,6 +133,84 @@ def read_torch(module: Any, example: Any, *, name: str = "") -> Graph:
     )
 
 
+def read_pt2(path: Path, *, name: str, sizes: Mapping[str, int] | None = None) -> Graph:
+    """The operators of a file of torch.export; see `read_program`. Raises BadInput."""
+    import torch  # noqa: PLC0415
+
+    try:
+        program = torch.export.load(path)
+        return read_program(program, name=name, sizes=sizes)
+    except (
+        RuntimeError,
+        ValueError,
+        TypeError,
+        KeyError,
+        OSError,
+        EOFError,
+        AttributeError,
+        AssertionError,
+        BadZipFile,
+    ) as error:
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        raise BadInput(f"{path}: not a file that torch.export reads: {first}") from error
+
+
+def read_program(program: Any, *, name: str, sizes: Mapping[str, int] | None = None) -> Graph:
+    """The operators of an exported program, whose first axes are the batch.
+
+    sizes  of other open axes, by `INPUT.AXIS`
+    Raises BadInput where an axis has no size.
+    """
+    nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    names = [argument for argument in program.graph_signature.user_inputs if argument in nodes]
+    shapes = {argument: tuple(nodes[argument].meta["val"].shape) for argument in names}
+    symbols = _symbols(name, shapes, sizes or {})
+    batches = {axes[0] for axes in shapes.values() if axes and isinstance(axes[0], int)}
+
+    def at(batch: int) -> Callable[[Any], Sizes]:
+        return lambda value: tuple(_sized(size, symbols, batch) for size in value.shape)
+
+    traced = _trace(program, program, at(_BATCH), at(2 * _BATCH))
+    return Graph(
+        name=name,
+        inputs=tuple(
+            GraphInput(
+                name=argument,
+                datatype=_DATATYPES[str(nodes[argument].meta["val"].dtype).removeprefix("torch.")],
+                sizes=tuple(_sized(size, symbols, 1) for size in shapes[argument][1:]),
+                high=_bound(traced, argument),
+            )
+            for argument in names
+        ),
+        operators=operators(traced),
+        parameters_bytes=float(sum(p.numel() * p.element_size() for p in program.state_dict.values())),
+        fixed_batch=next(iter(batches), None),
+    )
+
+
+def _symbols(name: str, shapes: Mapping[str, Sequence[Any]], sizes: Mapping[str, int]) -> dict[Any, int]:
+    """The value of every open axis but the batch, by its symbol. Raises BadInput."""
+    batch = {str(axes[0].node.expr) for axes in shapes.values() if axes and not isinstance(axes[0], int)}
+    found: dict[Any, int] = {}
+    for argument, axes in shapes.items():
+        for axis, size in enumerate(axes):
+            if isinstance(size, int) or str(size.node.expr) in batch:
+                continue
+            key = f"{argument}.{axis}"
+            if key not in sizes:
+                raise BadInput(f"{name}: axis {axis} of {argument} has no size; give one, e.g. --size {key}=128")
+            found[size.node.expr] = sizes[key]
+    return found
+
+
+def _sized(size: Any, symbols: Mapping[Any, int], batch: int) -> int:
+    """A size as a number: every symbol that is not known is the batch."""
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    return int(expression.subs({symbol: symbols.get(symbol, batch) for symbol in expression.free_symbols}))
+
+
 def _export(module: Any, examples: Sequence[Any], batch: int) -> Any:
     import torch  # noqa: PLC0415
 
@@ -131,7 +223,14 @@ def _export(module: Any, examples: Sequence[Any], batch: int) -> Any:
         raise BadInput(f"{type(module).__name__}: torch.export fails: {first}; give an ONNX file instead") from error
 
 
-def _trace(small: Any, large: Any) -> Traced:
+def _whole(value: Any) -> Sizes:
+    return tuple(value.shape)
+
+
+def _trace(
+    small: Any, large: Any, small_sizes: Callable[[Any], Sizes] = _whole, large_sizes: Callable[[Any], Sizes] = _whole
+) -> Traced:
+    """The calls, with the sizes of one item: from two programs, or from one whose sizes depend on the batch."""
     nodes, pairs = list(small.graph.nodes), list(large.graph.nodes)
     if len(nodes) != len(pairs):
         raise BadInput("the module's graph depends on the batch size; give an ONNX file instead")
@@ -146,7 +245,8 @@ def _trace(small: Any, large: Any) -> Traced:
         for index, (one, two) in enumerate(zip(_tensors(node), _tensors(pair), strict=True)):
             key = node.name if index == 0 else f"{node.name}.{index}"
             whole = node.name in fixed
-            traced.sizes[key] = tuple(one.shape) if whole else item_sizes(tuple(one.shape), tuple(two.shape), _BATCH)
+            few, many = small_sizes(one), large_sizes(two)
+            traced.sizes[key] = few if whole else item_sizes(few, many, _BATCH)
         if node.op == "call_function":
             traced.nodes.extend(_calls(node, traced))
     return traced

@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mlcd.clouds.busy import busy_notes
 from mlcd.clouds.serving import LocalServing
 from mlcd.clouds.serving.local import ServersHere
 from mlcd.clouds.serving.on_nodes import NodeServing
@@ -15,6 +16,8 @@ from mlcd.deciders.verification import VerificationDecider
 from mlcd.engine.serving import LoadTestPerformer
 from mlcd.errors import BadInput
 from mlcd.extras import require
+from mlcd.jobs.gpu_space import gpu_for, gpu_work
+from mlcd.jobs.load_files import day_rates
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
 from mlcd.jobs.serve_nodes import NODE_START_STOP_SECONDS, NODE_TRIAL, Leasable, leasable
@@ -22,6 +25,7 @@ from mlcd.jobs.served_model import read_model
 from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work, work_on_nodes
 from mlcd.known import Known, TargetModel
 from mlcd.known.cpu import cpu, cpu_noise
+from mlcd.known.h200 import known_on_gpu
 from mlcd.known.resemblance import resemblance
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.problem import Problem
@@ -31,6 +35,7 @@ from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.serving.per_replica import PerReplica
 from mlcd.search.strategy import Strategy
+from mlcd.server.options import Engine, engine_of
 from mlcd.spec.serve import ServerCommand, ServeSpec
 from mlcd.spec.serving import parse_serve, with_flags
 from mlcd.store.store import home
@@ -38,6 +43,8 @@ from mlcd.store.store import home
 REQUESTS_PER_PLAN = 1e6
 """A plan of serving is for a million requests."""
 PRICES_DATE = "nominal"
+TABLES_STRATEGY = "falcon-transfer"
+"""The default where other models were measured on the same kind of machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,12 +72,19 @@ def prepare(
     nodes = leasable(spec, folder or home())
     if spec.server is not None:
         return _prepare_command(spec, spec.server, seed=seed, folder=folder or home(), strategy=strategy, nodes=nodes)
-    require("serve", "mlcd serve")
+    is_torch = engine_of(Path(spec.model)) is Engine.PYTORCH
+    require("serve-torch" if is_torch else "serve", "mlcd serve")
     model = read_model(spec)
-    space, prices, notes = work(spec, model) if nodes is None else work_on_nodes(spec, model, nodes)
+    gpu = gpu_for(spec, model) if nodes is None else None
+    if nodes is not None:
+        space, prices, notes = work_on_nodes(spec, model, nodes)
+    else:
+        space, prices, notes = work(spec, model) if gpu is None else gpu_work(spec, model, gpu)
     usual_noise = cpu_noise() if nodes is None else nodes.engine.noise
     noise = usual_noise if spec.search.noise is None else spec.search.noise
-    known = _known()
+    known = known_on_gpu(gpu) if gpu is not None else None if is_torch else _known()
+    if gpu is not None and known is not None and model.target is not None and "search.strategy" not in spec.places:
+        spec = replace(spec, search=replace(spec.search, strategy=TABLES_STRATEGY))
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
@@ -88,6 +102,7 @@ def prepare(
         scenario=str(spec.scenario),
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
+        profile=day_rates(spec),
         resemblance=resemblance(known, model.target) if known is not None and model.target is not None else None,
         notes=notes,
     )
@@ -104,7 +119,9 @@ def prepare(
         spec,
         problem=problem,
         strategy=strategy or _strategy(spec, seed, known, model.target),
-        server=LocalServing(model.path, home=folder or home(), noise=noise, sizes=spec.sizes),
+        server=LocalServing(
+            model.path, home=folder or home(), noise=noise, sizes=spec.sizes, inputs=spec.inputs, gpu=gpu
+        ),
         test=test,
         facts=facts,
         seed=seed,
@@ -158,7 +175,7 @@ def _prepared(
         seed=seed,
         catalog_date=PRICES_DATE,
         spec=_spec_to_json(spec, now),
-        notes=facts.notes,
+        notes=(*facts.notes, *busy_notes()),
         serving=facts,
         now=now,
         server=server,
@@ -178,6 +195,7 @@ def _prepare_command(
 ) -> PreparedServing:
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder, nodes=nodes)
+    spec = job.spec
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
@@ -196,6 +214,7 @@ def _prepare_command(
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
         notes=() if nodes is None else nodes.notes,
+        profile=day_rates(spec),
     )
     return _prepared(
         spec,

@@ -5,9 +5,13 @@ from pathlib import Path
 
 from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
 from mlcd.clouds.serving import CommandServing
+from mlcd.clouds.serving.command import GPU_SHARE_VARIABLE
+from mlcd.clouds.serving.gpu_share import WHOLE
+from mlcd.gpus import Gpu, can_share, find_gpus
 from mlcd.jobs.choice import check_size
+from mlcd.jobs.gpu_space import GPU_PRICE, gpu_share_price, gpu_usd_per_hour
+from mlcd.jobs.load_files import requests_of, with_requests
 from mlcd.jobs.serve_nodes import Leasable, node_space
-from mlcd.loadgen.chat import Exchange
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.chat import ChatTest
 from mlcd.space import Space
@@ -26,8 +30,12 @@ LOCAL = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class CommandJob:
-    """A server that is a command, resolved against this machine or the nodes that are leased for it."""
+    """A server that is a command, resolved against this machine or the nodes that are leased for it.
 
+    spec  the job, with what its files say of lengths and rates
+    """
+
+    spec: ServeSpec
     space: Space
     prices: tuple[Usd, ...]
     cloud: CommandServing
@@ -44,8 +52,9 @@ def command_job(
         size *= len(values)
     check_size(spec, "knobs", size, narrow="knobs")
     space = space_of(spec.declared_knobs)
+    gpu = _gpu(spec) if nodes is None else None
     if nodes is None:
-        prices: tuple[Usd, ...] = (_price(spec),) * len(space)
+        prices = _prices(spec, space, gpu)
     else:
         settings = [tuple(value for _, value in config.values) for config in space]
         space, prices = node_space(spec, nodes, space.knobs, lambda _: settings)
@@ -59,20 +68,26 @@ def command_job(
         model=_model(spec, here),
         served_name=server.served_name,
         ready=server.ready,
+        gpu=gpu,
     )
+    requests = requests_of(spec, seed=seed)
+    spec = with_requests(spec, requests)
     load = spec.load
     test = ChatTest(
-        exchanges=(Exchange(input_tokens=load.input_tokens, output_tokens=load.output_tokens),),
+        exchanges=requests.exchanges,
+        trace=requests.trace,
+        is_open=load.is_open,
         concurrency=load.concurrency,
         limits=spec.goal.token_limits,
         path=server.path,
         shared_tokens=load.shared_tokens,
         extra=server.body,
+        folder=Path(cloud.model) if cloud.model and Path(cloud.model).is_dir() else None,
         headroom=load.headroom,
         verify_seconds=load.verify_seconds,
         seed=seed,
     )
-    return CommandJob(space=space, prices=prices, cloud=cloud, test=test, noise=noise)
+    return CommandJob(spec=spec, space=space, prices=prices, cloud=cloud, test=test, noise=noise)
 
 
 def _model(spec: ServeSpec, here: Path) -> str:
@@ -87,11 +102,30 @@ def _model(spec: ServeSpec, here: Path) -> str:
     return spec.model
 
 
-def _price(spec: ServeSpec) -> Usd:
-    """USD per hour of this machine: the user's price, else the nominal price of its processors."""
+def _gpu(spec: ServeSpec) -> Gpu | None:
+    """The GPU that shares are of; None where the job has no such knob. Raises SpecError where there is none."""
+    shares = spec.declared_knobs.get(GPU_SHARE_VARIABLE)
+    if shares is None:
+        return None
+    found = find_gpus()
+    if not found:
+        problem = "this machine has no NVIDIA GPU that its driver tells"
+        raise spec.error(f"knobs.{GPU_SHARE_VARIABLE}", problem, allowed=f"no {GPU_SHARE_VARIABLE}")
+    if set(shares) != {WHOLE} and not can_share():
+        problem = "shares of a GPU need nvidia-cuda-mps-control, which is not installed"
+        raise spec.error(f"knobs.{GPU_SHARE_VARIABLE}", problem, allowed=f"[{WHOLE}]")
+    return found[0]
+
+
+def _prices(spec: ServeSpec, space: Space, gpu: Gpu | None) -> tuple[Usd, ...]:
+    """USD per hour: of this machine, by the user or nominal for its processors; and of the share of its GPU."""
     prices = spec.resources.prices
     for name in prices:
-        if name != LOCAL:
+        if name not in ((LOCAL, GPU_PRICE) if gpu is not None else (LOCAL,)):
             problem = "a server that is a command has all of the machine"
             raise spec.error(f"resources.prices.{name}", problem, allowed=f"{{{LOCAL}: 2.50 USD}}")
-    return prices.get(LOCAL) or Usd.of(str(round(USD_PER_CPU_HOUR * len(usable_cpus()), 6)))
+    host = prices.get(LOCAL) or Usd.of(str(round(USD_PER_CPU_HOUR * len(usable_cpus()), 6)))
+    if gpu is None:
+        return (host,) * len(space)
+    whole, _ = gpu_usd_per_hour(spec, gpu)
+    return tuple(gpu_share_price(whole, int(config[GPU_SHARE_VARIABLE]), host) for config in space.configs)

@@ -6,14 +6,15 @@ from mlcd.catalog import Instance
 from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
 from mlcd.clouds.serving.local import cores_of
 from mlcd.jobs.choice import check_size, listed
+from mlcd.jobs.gpu_space import LOG2_BITS, offered_precisions, refuse_gpu_knobs
 from mlcd.jobs.serve_nodes import MOST_SERVING_CONFIGURATIONS, Leasable, node_space
 from mlcd.jobs.served_model import ServedModel
 from mlcd.memory import free_memory_bytes
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.load import WARM_UP_SHARE
+from mlcd.server.options import Device
 from mlcd.space import Config, Knob, Space
 from mlcd.spec.serve import ServeSpec
-from mlcd.spec.serving import PRECISIONS
 from mlcd.units import Usd
 
 DEFAULT_BATCHES = (1, 4, 16, 64)
@@ -27,7 +28,6 @@ START_STOP_SECONDS = 60.0
 """Time in a verification for the server to start and stop."""
 WORKING_COPIES = 2.0
 """Memory of a replica / size of the model's file: weights and activations."""
-_LOG2_BITS = {"fp32": 5.0, "int8": 3.0}
 
 
 def verification_seconds(spec: ServeSpec, start_stop_seconds: float = START_STOP_SECONDS) -> float:
@@ -43,7 +43,8 @@ def work(spec: ServeSpec, model: ServedModel) -> tuple[Space, tuple[Usd, ...], t
     notes: list[str] = []
     threads = spec.knobs.threads or processor_counts(cpus)
     replicas = spec.knobs.replicas or processor_counts(cpus)
-    precisions = spec.knobs.precision or PRECISIONS
+    precisions = offered_precisions(spec, model, Device.CPU)
+    refuse_gpu_knobs(spec)
     pairs = [pair for pair in product(threads, replicas) if pair[0] * pair[1] <= cpus]
     batches = _batches(spec, model, notes)
     size, narrow = len(batches) * len(pairs) * len(precisions), "knobs.batch, threads or replicas"
@@ -69,7 +70,8 @@ def work_on_nodes(
 ) -> tuple[Space, tuple[Usd, ...], tuple[str, ...]]:
     """The same on leased nodes: a type has room for threads and replicas by its processors and its memory."""
     notes = list(nodes.notes)
-    batches, precisions = _batches(spec, model, notes), spec.knobs.precision or PRECISIONS
+    batches, precisions = _batches(spec, model, notes), offered_precisions(spec, model, Device.CPU)
+    refuse_gpu_knobs(spec)
 
     def fitting(instance: Instance) -> list[tuple[int, int, int, str]]:
         cpus = max(int(instance.vcpus), 1)
@@ -135,7 +137,7 @@ def _bytes(model: ServedModel, threads: int, replicas: int) -> float:
 
 
 def _precision_knob(precisions: tuple[str, ...]) -> Knob:
-    return Knob(name="precision", values=precisions, features={p: (_LOG2_BITS[p],) for p in precisions})
+    return Knob(name="precision", values=precisions, features={p: (LOG2_BITS[p],) for p in precisions})
 
 
 def _price(spec: ServeSpec, config: Config, cpus: int) -> Usd:

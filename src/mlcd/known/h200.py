@@ -8,12 +8,14 @@ import csv
 import gzip
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import cache
 from importlib.resources import files
 from itertools import product
 
 import numpy as np
 
+from mlcd.gpus import Gpu
 from mlcd.known.tables import (
     Floats,
     Known,
@@ -71,6 +73,42 @@ def h200(reference: str = "fp32") -> Known:
         simulated=False,
         chosen=chosen_shapes,
     )
+
+
+def known_on_gpu(gpu: Gpu) -> Known | None:
+    """What was measured on GPUs of this kind, with the knobs of `mlcd serve`; None where nothing was.
+
+    A share in percent is what CUDA makes of it: multiprocessors of 132. bf16 runs as fast as fp16. An H100 has the same
+    processor with slower memory.
+    """
+    return _by_share() if gpu.model.upper() in ("H200", "H100") else None
+
+
+@cache
+def _by_share() -> Known:
+    found = h200()
+    precisions = {"fp32": "fp32", "tf32": "tf32", "bf16": "fp16", "fp16": "fp16"}
+    index = {config: row for row, config in enumerate(found.configs)}
+    rows, configs = [], []
+    for batch, sms, precision in product(BATCHES, SMS, precisions):
+        rows.append(index[Config.of({"sms": sms, "batch": batch, "precision": precisions[precision]})])
+        configs.append(Config.of({"batch": batch, "gpu_share": percent_of(sms), "precision": precision}))
+    at = np.array(rows)
+    return replace(
+        found,
+        configs=tuple(configs),
+        usd_per_hour=found.usd_per_hour[at],
+        models=tuple(
+            replace(model, latency_seconds=model.latency_seconds[at], memory_gib=model.memory_gib[at])
+            for model in found.models
+        ),
+        curves=tuple(replace(curve, seconds=curve.seconds[at]) for curve in found.curves),
+    )
+
+
+def percent_of(sms: int) -> int:
+    """Multiprocessors as percent of the GPU, rounded."""
+    return round(100 * sms / SMS[-1])
 
 
 def chosen_shapes(names: frozenset[str]) -> frozenset[OperatorShape]:

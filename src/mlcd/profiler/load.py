@@ -11,10 +11,11 @@ from mlcd.clouds.serving.provider import ServerLease, ServingCloud
 from mlcd.errors import Interrupted, MlcdError
 from mlcd.goal import Slo
 from mlcd.loadgen import LoadInput, LoadResult, Scenario, measure_load
+from mlcd.memory import ran_out_of_memory
 from mlcd.problem import TrialPolicy
 from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
-from mlcd.units import ZERO, Usd
+from mlcd.units import ZERO, Usd, latency_text, speed_text
 
 LEAST_LOAD_SECONDS = 2.0
 """A shorter load test is meaningless: the trial is extended instead."""
@@ -180,7 +181,7 @@ def measure_load_trial(
             extended = unsure and more_seconds >= max(LEAST_LOAD_SECONDS, first_seconds / 3) and not cancelled()
             if extended:
                 seen = seen.joined(test.find(lease, config, seconds=more_seconds, seed=seed + 50))
-            memory_gib = lease.memory_gib()
+            memory_gib, gpu_memory_gib = lease.memory_gib(), lease.endpoint.gpu_memory_gib()
             settled = lease.finish(JobProgress(time.monotonic() - began, float(seen.load.requests)))
     except LeaseFailed as failed:
         return _failure(order, failed.kind, failed.message, failed.seconds, usd_per_hour if failed.billed else ZERO)
@@ -189,7 +190,8 @@ def measure_load_trial(
     except Interrupted:
         raise
     except MlcdError as error:
-        return _failure(order, FailureKind.ERROR, str(error), time.monotonic() - began, usd_per_hour)
+        kind = FailureKind.OUT_OF_MEMORY if ran_out_of_memory(str(error)) else FailureKind.ERROR
+        return _failure(order, kind, str(error), time.monotonic() - began, usd_per_hour)
     if cancelled():
         raise Interrupted("the load test ended with the run")
     return Measurement(
@@ -202,7 +204,7 @@ def measure_load_trial(
         seconds=settled.seconds,
         usd=usd_per_hour.for_seconds(settled.seconds),
         extended=extended,
-        load=replace(seen.load, memory_gib=memory_gib),
+        load=replace(seen.load, memory_gib=memory_gib, gpu_memory_gib=gpu_memory_gib),
     )
 
 
@@ -228,7 +230,7 @@ def verify_load(
             _until_ready(lease, most_seconds - seconds - OVERHEAD_SECONDS, cancelled)
             report_progress(0.1, time.monotonic() - began)
             held = test.hold(lease, config, seconds=seconds, seed=test.seed * 100 + 99 + attempt, rate=rate)
-            memory_gib = lease.memory_gib()
+            memory_gib, gpu_memory_gib = lease.memory_gib(), lease.endpoint.gpu_memory_gib()
     except LeaseFailed as failed:
         seconds = max(failed.seconds, time.monotonic() - began)
         return Verified(rate=rate, seconds=seconds, load=None, fault=failed.message, billed=failed.billed)
@@ -238,7 +240,7 @@ def verify_load(
         raise
     except MlcdError as error:
         return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=str(error))
-    load = replace(held.load, memory_gib=memory_gib)
+    load = replace(held.load, memory_gib=memory_gib, gpu_memory_gib=gpu_memory_gib)
     seconds = time.monotonic() - began
     return Verified(rate=rate if held.fault else held.rate, seconds=seconds, load=load, fault=held.fault)
 
@@ -299,8 +301,8 @@ def _fault(test: LoadTest, result: LoadResult, load: Load, *, wanted: float) -> 
         return f"{load.errors:,} of {load.requests:,} requests failed: {result.first_error}"
     if test.slo is not None and not load.meets(test.slo):
         seen = {50: load.p50_seconds, 95: load.p95_seconds, 99: load.p99_seconds}[test.slo.percentile]
-        limit = f"over the {test.slo.seconds * 1000:.3g} ms allowed"
-        return f"p{test.slo.percentile} of {seen * 1000:.3g} ms at {wanted:.4g} requests/s, {limit}"
+        limit = f"over the {latency_text(test.slo.seconds)} allowed"
+        return f"p{test.slo.percentile} of {latency_text(seen)} at {speed_text(wanted)} requests/s, {limit}"
     if test.rate is not None and test.scenario is not Scenario.SERVER and result.requests_per_second < test.rate:
         return f"{result.requests_per_second:.4g} of {test.rate:.4g} requests/s answered"
     return ""

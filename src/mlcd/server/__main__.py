@@ -1,4 +1,4 @@
-"""`python -m mlcd.server MODEL.onnx`: serve one model until SIGTERM, Ctrl-C, or the end of standard input."""
+"""`python -m mlcd.server MODEL`: serve one model until SIGTERM, Ctrl-C, or the end of standard input."""
 
 import argparse
 import asyncio
@@ -19,11 +19,12 @@ from typing import TYPE_CHECKING, Any
 
 from mlcd.errors import BadInput, MlcdError
 from mlcd.server.limits import BACKLOG, Limits, flag
-from mlcd.server.options import Precision, ServerOptions
+from mlcd.server.options import Device, Engine, Precision, ServerOptions
+from mlcd.server.tensors import input_of
 from mlcd.untrusted import whole_number
 
 if TYPE_CHECKING:
-    from mlcd.server.model import OnnxModel
+    from mlcd.server.model import Model
 
 
 def main() -> int:
@@ -36,9 +37,7 @@ def main() -> int:
         _allow_descriptors(options.limits)
         listener = _listen(options.host, options.port)
         with listener:
-            from mlcd.server.model import OnnxModel  # noqa: PLC0415
-
-            model = OnnxModel(options)
+            model = _loaded(options)
             _serve(options, model, listener, begun, arguments.until_stdin_closes)
     except MlcdError as error:
         print(f"mlcd.server: {error}", file=sys.stderr)  # noqa: T201
@@ -46,14 +45,32 @@ def main() -> int:
     return 0
 
 
+def _loaded(options: ServerOptions) -> "Model":
+    """The model in its engine, after a run of the smallest and the largest batch. Raises BadInput."""
+    if options.engine is Engine.PYTORCH:
+        from mlcd.server.torch_model import TorchModel  # noqa: PLC0415
+
+        return TorchModel(options)
+    from mlcd.server.model import OnnxModel  # noqa: PLC0415
+
+    return OnnxModel(options)
+
+
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m mlcd.server", description="Serve one ONNX model over HTTP.")
-    parser.add_argument("model", type=Path, metavar="MODEL.onnx")
+    parser = argparse.ArgumentParser(
+        prog="python -m mlcd.server", description="Serve one ONNX or PyTorch model over HTTP."
+    )
+    parser.add_argument("model", type=Path, metavar="MODEL", help="an ONNX, torch.export or TorchScript file")
     parser.add_argument("--name", default="", help="name of the model in the URL; default: the file's name")
     parser.add_argument("--batch", type=int, default=1, help="the most items in one batch")
     parser.add_argument("--threads", type=int, default=1, help="threads of one run of the model")
     parser.add_argument("--replicas", type=int, default=1, help="batches that run at the same time")
     parser.add_argument("--precision", choices=[p.value for p in Precision], default="fp32")
+    parser.add_argument("--device", choices=[d.value for d in Device], default="cpu", help="what runs the model")
+    parser.add_argument("--compile", action="store_true", help="compile the model with torch.compile first")
+    parser.add_argument(
+        "--input", action="append", default=[], metavar="NAME=FP32:3x224x224", help="an input of a TorchScript file"
+    )
     parser.add_argument("--delay-ms", type=float, default=1.0, help="how long a request waits for a full batch")
     parser.add_argument("--host", default="127.0.0.1")
     parser.add_argument("--port", type=int, default=0, help="0 chooses a free port")
@@ -92,6 +109,9 @@ def _options(arguments: argparse.Namespace) -> ServerOptions:
     cpus = [whole_number(cpu) for cpu in arguments.cpus.split(",")] if arguments.cpus else []
     if None in cpus:
         raise BadInput(f"--cpus: must be comma-separated numbers (got {arguments.cpus[:100]!r})")
+    inputs = [input_of(text) for text in arguments.input]
+    if None in inputs:
+        raise BadInput(f"--input: must have the form NAME=FP32:3x224x224 (got {arguments.input[inputs.index(None)]!r})")
     return ServerOptions(
         model=arguments.model,
         name=arguments.name,
@@ -99,6 +119,9 @@ def _options(arguments: argparse.Namespace) -> ServerOptions:
         threads=arguments.threads,
         replicas=arguments.replicas,
         precision=Precision(arguments.precision),
+        device=Device(arguments.device),
+        compiled=arguments.compile,
+        inputs=tuple(spec for spec in inputs if spec is not None),
         delay_seconds=arguments.delay_ms / 1000,
         host=arguments.host,
         port=arguments.port,
@@ -160,9 +183,7 @@ def _listen(host: str, port: int) -> socket.socket:
     return listener
 
 
-def _serve(
-    options: ServerOptions, model: "OnnxModel", listener: socket.socket, begun: float, until_stdin: bool
-) -> None:
+def _serve(options: ServerOptions, model: "Model", listener: socket.socket, begun: float, until_stdin: bool) -> None:
     import uvicorn  # noqa: PLC0415
 
     from mlcd.server.app import make_app  # noqa: PLC0415
@@ -183,6 +204,7 @@ def _serve(
         "threads": options.threads,
         "replicas": options.replicas,
         "precision": options.precision.value,
+        "device": options.device.value,
         "inputs": [spec.as_json() for spec in model.inputs],
         "outputs": [spec.as_json() for spec in model.outputs],
     }

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from mlcd.server.batching import Batcher
 from mlcd.server.memory import Held, Memory
-from mlcd.server.model import OnnxModel
-from mlcd.server.options import ServerOptions
+from mlcd.server.model import Model
+from mlcd.server.options import Engine, ServerOptions
 from mlcd.server.origin import Application, is_loopback, loopback_only
 from mlcd.server.protocol import HEADER, BadRequest, InferRequest, answer, json_length, parse
 from mlcd.server.stats import as_json, as_prometheus
@@ -27,12 +27,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _MODEL = "/v2/models/{model}"
+_PLATFORMS = {Engine.ONNX_RUNTIME: "onnxruntime_onnx", Engine.PYTORCH: "pytorch_libtorch"}
+"""The engines' names in the protocol."""
 _LARGE_JSON_BYTES = 16 * 1024
 """Longer ones are read by a thread, slice by slice, so that others are answered meanwhile."""
 _LARGE_JSON_NUMBERS = 4096
 
 
-def make_app(options: ServerOptions, model: OnnxModel, memory: Memory) -> Application:
+def make_app(options: ServerOptions, model: Model, memory: Memory) -> Application:
     """An application that serves `model`; requests are batched while it runs, and count in `memory`."""
     from starlette.applications import Starlette  # noqa: PLC0415
     from starlette.exceptions import HTTPException  # noqa: PLC0415
@@ -63,7 +65,7 @@ def make_app(options: ServerOptions, model: OnnxModel, memory: Memory) -> Applic
 class _Endpoints:
     """The handlers of the endpoints."""
 
-    def __init__(self, options: ServerOptions, model: OnnxModel, memory: Memory) -> None:
+    def __init__(self, options: ServerOptions, model: Model, memory: Memory) -> None:
         self._options, self._model, self._memory = options, model, memory
         # One thread: several would take the interpreter from the event loop in turn.
         self._reader = ThreadPoolExecutor(1, thread_name_prefix="json")
@@ -132,7 +134,9 @@ class _Endpoints:
     async def metrics(self, _: "Request") -> "Response":
         from starlette.responses import PlainTextResponse  # noqa: PLC0415
 
-        return PlainTextResponse(as_prometheus(self._batcher.counts, self._options, self._memory))
+        return PlainTextResponse(
+            as_prometheus(self._batcher.counts, self._options, self._memory, gpu_bytes=self._model.gpu_bytes())
+        )
 
     def about(self, _: "Request") -> dict[str, Any]:
         return {"name": "mlcd", "version": __version__, "extensions": ["binary_tensor_data"]}
@@ -142,7 +146,7 @@ class _Endpoints:
         return {
             "name": self._options.model_name,
             "versions": ["1"],
-            "platform": "onnxruntime_onnx",
+            "platform": _PLATFORMS[self._options.engine],
             "inputs": [spec.as_json() for spec in self._model.inputs],
             "outputs": [spec.as_json() for spec in self._model.outputs],
         }
@@ -153,12 +157,12 @@ class _Endpoints:
 
     def stats(self, request: "Request") -> dict[str, Any]:
         self._check_model(request)
-        return as_json(self._batcher.counts, self._options, self._memory)
+        return as_json(self._batcher.counts, self._options, self._memory, gpu_bytes=self._model.gpu_bytes())
 
     def config(self, request: "Request") -> dict[str, Any]:
         self._check_model(request)
         name, batch = self._options.model_name, self._options.batch
-        return {"name": name, "platform": "onnxruntime_onnx", "max_batch_size": batch}
+        return {"name": name, "platform": _PLATFORMS[self._options.engine], "max_batch_size": batch}
 
     def _check_model(self, request: "Request") -> None:
         given, name = request.path_params, self._options.model_name

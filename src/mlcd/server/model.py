@@ -1,17 +1,17 @@
 """A model in ONNX Runtime; serving imports it only here."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.errors import BadInput
 from mlcd.memory import free_memory_bytes
-from mlcd.server.options import Precision, ServerOptions
+from mlcd.server.options import Device, Precision, ServerOptions
 from mlcd.server.quantise import quantised
 from mlcd.server.tensors import DATATYPES, TensorSpec
 
@@ -36,9 +36,33 @@ _ORT_TYPES = {
     "tensor(double)": "FP64",
 }
 
+_CUDA = "CUDAExecutionProvider"
+
 
 class ModelRefused(Exception):
-    """The model rejected its inputs; the text is ONNX Runtime's reason."""
+    """The model rejected its inputs; the text is the engine's reason."""
+
+
+class Model(Protocol):
+    """A loaded model: what the server needs of an engine."""
+
+    @property
+    def inputs(self) -> tuple[TensorSpec, ...]:
+        """What a request gives."""
+        ...
+
+    @property
+    def outputs(self) -> tuple[TensorSpec, ...]:
+        """What an answer has."""
+        ...
+
+    def run(self, replica: int, feeds: Feeds) -> list[Array]:
+        """The outputs in the order of `outputs`, on the calling thread. Raises ModelRefused."""
+        ...
+
+    def gpu_bytes(self) -> int | None:
+        """The most GPU memory that the model has taken; None where it runs on processors or that is not known."""
+        ...
 
 
 class OnnxModel:
@@ -51,50 +75,25 @@ class OnnxModel:
     def __init__(self, options: ServerOptions) -> None:
         """Reads the file and runs it once with the smallest and once with the largest batch. Raises BadInput."""
         self.options = options
-        path = _existing(options.model)
+        path = existing(options.model)
         if options.precision is Precision.INT8:
             path = quantised(path, options.cache)
         self._sessions = [_session(path, options) for _ in range(1 if options.threads == 1 else options.replicas)]
         self.inputs = tuple(_spec(node, options.model) for node in self._sessions[0].get_inputs())
         self.outputs = tuple(_spec(node, options.model) for node in self._sessions[0].get_outputs())
         self._names = [output.name for output in self.outputs]
-        self._check_batch_axis()
-        self._warm_up()
+        check_batch_axis(options, self.inputs)
+        warm_up(self, options, self._zeros, times=len(self._sessions))
+
+    def gpu_bytes(self) -> int | None:
+        """See Model: ONNX Runtime does not tell."""
+        return None
 
     def run(self, replica: int, feeds: Feeds) -> list[Array]:
         """The outputs in the order of `outputs`. Raises ModelRefused."""
         with _refusals():
             found: list[Array] = self._sessions[replica % len(self._sessions)].run(self._names, feeds)
             return found
-
-    def _check_batch_axis(self) -> None:
-        batch, fixed = self.options.batch, {spec.shape[0] for spec in self.inputs if spec.shape} - {-1}
-        if any(not spec.shape for spec in self.inputs):
-            raise BadInput(f"{self.options.model}: an input without axes has no batch axis; give every input one first")
-        if fixed and fixed != {batch}:
-            sizes = ", ".join(str(size) for size in sorted(fixed))
-            raise BadInput(
-                f"{self.options.model}: the batch axis is fixed at {sizes}, --batch is {batch}; export the model with a"
-                f" dynamic first axis{f', or serve it with --batch {sizes}' if len(fixed) == 1 else ''}"
-            )
-
-    def _warm_up(self) -> None:
-        """Run the smallest and the largest batch in every session: allocates memory, chooses kernels, tests it."""
-        for rows in sorted(
-            {1 if -1 in {spec.shape[0] for spec in self.inputs} else self.options.batch, self.options.batch}
-        ):
-            feeds = {spec.name: self._zeros(spec, rows) for spec in self.inputs}
-            for replica in range(len(self._sessions)):
-                try:
-                    outputs = self.run(replica, feeds)
-                except ModelRefused as error:
-                    raise BadInput(f"{self.options.model}: does not run with a batch of {rows}: {error}") from error
-            for spec, output in zip(self.outputs, outputs, strict=True):
-                if rows > 1 and output.shape[:1] != (rows,):
-                    raise BadInput(
-                        f"{self.options.model}: output {spec.name} does not have the batch as its first axis, so that"
-                        " batches cannot be split; serve the model with --batch 1"
-                    )
 
     def _zeros(self, spec: TensorSpec, rows: int) -> Array:
         return np.zeros((rows, *self._sized(spec)[1:]), dtype=DATATYPES[spec.datatype])
@@ -114,7 +113,42 @@ class OnnxModel:
         return sizes
 
 
-def _existing(path: Path) -> Path:
+def check_batch_axis(options: ServerOptions, inputs: Sequence[TensorSpec]) -> None:
+    """Raises BadInput where an input has no batch axis, or one of another size than the batch."""
+    batch, fixed = options.batch, {spec.shape[0] for spec in inputs if spec.shape} - {-1}
+    if any(not spec.shape for spec in inputs):
+        raise BadInput(f"{options.model}: an input without axes has no batch axis; give every input one first")
+    if fixed and fixed != {batch}:
+        sizes = ", ".join(str(size) for size in sorted(fixed))
+        raise BadInput(
+            f"{options.model}: the batch axis is fixed at {sizes}, --batch is {batch}; export the model with a"
+            f" dynamic first axis{f', or serve it with --batch {sizes}' if len(fixed) == 1 else ''}"
+        )
+
+
+def warm_up(model: Model, options: ServerOptions, zeros: Callable[[TensorSpec, int], Array], *, times: int) -> None:
+    """Run the smallest and the largest batch: allocates memory, chooses kernels, tests the model. Raises BadInput.
+
+    zeros  (input, items) -> a tensor of so many items
+    times  replicas to run it in
+    """
+    for rows in sorted({1 if -1 in {spec.shape[0] for spec in model.inputs} else options.batch, options.batch}):
+        feeds = {spec.name: zeros(spec, rows) for spec in model.inputs}
+        for replica in range(times):
+            try:
+                outputs = model.run(replica, feeds)
+            except ModelRefused as error:
+                raise BadInput(f"{options.model}: does not run with a batch of {rows}: {error}") from error
+        for spec, output in zip(model.outputs, outputs, strict=True):
+            if rows > 1 and output.shape[:1] != (rows,):
+                raise BadInput(
+                    f"{options.model}: output {spec.name} does not have the batch as its first axis, so that"
+                    " batches cannot be split; serve the model with --batch 1"
+                )
+
+
+def existing(path: Path) -> Path:
+    """The path, if a file is there that fits into memory. Raises BadInput."""
     if not path.is_file():
         raise BadInput(f"{path}: no such file; give the path of an ONNX model")
     free = free_memory_bytes()
@@ -138,9 +172,26 @@ def _session(path: Path, options: ServerOptions) -> Any:
     settings.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         with _refusals():
-            return onnxruntime.InferenceSession(os.fspath(path), settings, providers=["CPUExecutionProvider"])
+            session = onnxruntime.InferenceSession(os.fspath(path), settings, providers=_providers(options))
     except ModelRefused as error:
         raise BadInput(f"{options.model}: not an ONNX model that can be served: {error}") from error
+    if options.device is Device.CUDA and _CUDA not in session.get_providers():  # it falls back without a word
+        raise BadInput("--device: ONNX Runtime cannot use the GPU here: its CUDA libraries do not load")
+    return session
+
+
+def _providers(options: ServerOptions) -> list[Any]:
+    """What runs the model's nodes, the preferred first. Raises BadInput where ONNX Runtime was built without CUDA."""
+    import onnxruntime  # noqa: PLC0415
+
+    if options.device is Device.CPU:
+        return ["CPUExecutionProvider"]
+    if _CUDA not in onnxruntime.get_available_providers():
+        raise BadInput(
+            "--device: this ONNX Runtime was built without CUDA; install onnxruntime-gpu in place of onnxruntime"
+        )
+    tf32 = "1" if options.precision is Precision.TF32 else "0"
+    return [(_CUDA, {"device_id": "0", "use_tf32": tf32}), "CPUExecutionProvider"]
 
 
 def _spec(node: Any, path: Path) -> TensorSpec:

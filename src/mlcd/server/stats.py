@@ -18,8 +18,11 @@ def memory_bytes() -> dict[str, int]:
     return {"now": int(fields["VmRSS"].split()[0]) * 1024, "most": int(fields["VmHWM"].split()[0]) * 1024}
 
 
-def as_json(counts: Counts, options: ServerOptions, memory: Memory) -> dict[str, Any]:
-    """Counts since the start; times are sums over requests (wait) and over batches (run)."""
+def as_json(counts: Counts, options: ServerOptions, memory: Memory, *, gpu_bytes: int | None = None) -> dict[str, Any]:
+    """Counts since the start; times are sums over requests (wait) and over batches (run).
+
+    gpu_bytes  the most GPU memory that the model has taken
+    """
     resident = memory_bytes()
     return {
         "name": options.model_name,
@@ -40,6 +43,7 @@ def as_json(counts: Counts, options: ServerOptions, memory: Memory) -> dict[str,
         "processor_seconds": time.process_time(),
         "memory_bytes": resident.get("now"),
         "peak_memory_bytes": resident.get("most"),
+        "gpu_memory_bytes": gpu_bytes,
         "in_flight_bytes": memory.held_bytes,
     }
 
@@ -59,13 +63,14 @@ _GAUGES = {
     "running": "Batches that run",
     "memory_bytes": "Resident memory",
     "peak_memory_bytes": "The most resident memory so far",
+    "gpu_memory_bytes": "The most GPU memory so far",
     "in_flight_bytes": "Requests and answers in memory, as far as they count for the limit",
 }
 
 
-def as_prometheus(counts: Counts, options: ServerOptions, memory: Memory) -> str:
+def as_prometheus(counts: Counts, options: ServerOptions, memory: Memory, *, gpu_bytes: int | None = None) -> str:
     """The same numbers in Prometheus' text format."""
-    values = as_json(counts, options, memory)
+    values = as_json(counts, options, memory, gpu_bytes=gpu_bytes)
     lines = []
     for names, kind, ending in ((_COUNTERS, "counter", "_total"), (_GAUGES, "gauge", "")):
         for name, meaning in names.items():

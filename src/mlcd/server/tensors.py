@@ -1,5 +1,6 @@
 """A model's inputs and outputs, with the protocol's type names."""
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,3 +37,22 @@ class TensorSpec:
     def from_json(cls, value: dict[str, Any]) -> "TensorSpec":
         """The opposite of `as_json`."""
         return cls(name=value["name"], datatype=value["datatype"], shape=tuple(value["shape"]))
+
+
+_INPUT = re.compile(
+    r"(?P<name>[A-Za-z_][A-Za-z0-9_.]{0,99})=(?P<type>[A-Za-z0-9]+):(?P<sizes>[0-9]{1,9}(x[0-9]{1,9})*)?"
+)
+
+
+def input_text(spec: TensorSpec) -> str:
+    """An input as on the command line: `image=FP32:3x224x224`, sizes of one item."""
+    return f"{spec.name}={spec.datatype}:{'x'.join(str(size) for size in spec.shape[1:])}"
+
+
+def input_of(text: str) -> TensorSpec | None:
+    """The opposite of `input_text`, with any batch; None where the text has another form."""
+    match = _INPUT.fullmatch(text)
+    if match is None or match["type"].upper() not in DATATYPES:
+        return None
+    sizes = tuple(int(size) for size in (match["sizes"] or "").split("x") if size)
+    return TensorSpec(name=match["name"], datatype=match["type"].upper(), shape=(-1, *sizes))

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from mlcd.catalog import Accelerator
 from mlcd.goal import Goal
 from mlcd.loadgen.plan import Scenario
+from mlcd.server.tensors import TensorSpec
 from mlcd.space import Value
 from mlcd.spec.place import PlacedSpec
 from mlcd.spec.train import TrialRules
@@ -14,12 +15,18 @@ from mlcd.units import Usd
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingKnobs:
-    """The allowed values of each knob; None means everything that the machine offers."""
+    """The allowed values of each knob; None means everything that the machine offers.
+
+    gpu_share  percent of a GPU
+    compile    whether PyTorch compiles the model: `on`, `off`
+    """
 
     batch: tuple[int, ...] | None = None
     threads: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
     precision: tuple[str, ...] | None = None
+    gpu_share: tuple[int, ...] | None = None
+    compile: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +50,18 @@ class ServerCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Lengths of prompts or answers in tokens: log-normal with this mean and deviation, or as a file lists them.
+
+    file  a CSV file, relative to the job file's folder; "": none
+    """
+
+    mean: int
+    std: float = 0.0
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
     """How the server is loaded.
 
@@ -50,8 +69,13 @@ class LoadSettings:
     headroom        the share of the measured rate that is kept free; the verification offers the rest
     verify_seconds  how long the choice is load-tested before it is recommended; 0 skips the verification
 
-    For a language model: the lengths of prompts and answers in tokens, how many tokens at the start of all prompts are
-    the same, and the most requests in flight that are tried.
+    profile         a CSV file with the requests a second of every hour; "": the rate does not change
+
+    For a language model: the mean lengths of prompts and answers in tokens, how they vary (None: not at all), how many
+    tokens at the start of all prompts are the same, and the most requests in flight that are tried.
+
+    trace    a CSV file with arrivals and lengths, relative to the job file's folder; "": none
+    is_open  whether load tests offer rates at which requests arrive at random, instead of so many in flight
     """
 
     scenario: Scenario | None = None
@@ -62,6 +86,11 @@ class LoadSettings:
     output_tokens: int = 64
     shared_tokens: int = 0
     concurrency: int = 64
+    profile: str = ""
+    trace: str = ""
+    input_lengths: Lengths | None = None
+    output_lengths: Lengths | None = None
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,8 +130,10 @@ class ServingResources:
 class ServeSpec(PlacedSpec):
     """A whole job file of `mlcd serve`.
 
-    model    the ONNX file, relative to the job file's folder; for a server as a command, what it finds in $MODEL
-    server   a server that is started by a command; None: mlcd's own, for ONNX models
+    model    the file of ONNX, torch.export or TorchScript, relative to the job file's folder; for a server as a
+             command, what it finds in $MODEL
+    server   a server that is started by a command; None: mlcd's own
+    inputs   of a TorchScript file, which does not tell them
     declared_knobs  the knobs of such a server: the values of each variable of its command
     sizes    sizes of the model's open axes other than the batch, by name
     """
@@ -115,6 +146,7 @@ class ServeSpec(PlacedSpec):
     resources: ServingResources = field(default_factory=ServingResources)
     knobs: ServingKnobs = field(default_factory=ServingKnobs)
     sizes: Mapping[str, int] = field(default_factory=dict)
+    inputs: tuple[TensorSpec, ...] = ()
     load: LoadSettings = field(default_factory=LoadSettings)
     search: ServingSearch = field(default_factory=ServingSearch)
 

@@ -11,6 +11,8 @@ from typing import Any
 from mlcd.errors import SpecError, nearest
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.loadgen.plan import Scenario
+from mlcd.server.options import Engine, Precision, engine_of
+from mlcd.server.tensors import TensorSpec, input_of
 from mlcd.spec.choices import Choices
 from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, YamlNode, shortened
@@ -19,12 +21,12 @@ from mlcd.spec.quantity import budget, deadline, flag, line_of_text, number, who
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
-from mlcd.spec.server import SERVER, STREAMS, TOKENS, declared_knobs, token_limits
+from mlcd.spec.server import SERVER, STREAMS, TOKENS, declared_knobs, lengths, token_limits, token_load
 from mlcd.spec.train import TrialRules
 from mlcd.untrusted import Malformed, expanded
 
-PRECISIONS = ("fp32", "int8")
-"""What ONNX Runtime serves on a CPU without a calibration set."""
+PRECISIONS = tuple(precision.value for precision in Precision)
+SWITCH = ("off", "on")
 PERCENTILES = ("p50", "p95", "p99")
 NUM_NODES = "write resources: {replicas: 1..3}, the number of servers, each on a node of its own"
 LOCAL = "local"
@@ -34,7 +36,9 @@ MOST_LATENCY_SECONDS = 3600.0
 MOST_REPLICAS = 100
 """Servers at the same time: each has a port of its own, of those that a lease has."""
 SERVER_STRATEGY = "heterbo"
-"""The default for a server that is a command, and on nodes: nothing is known of its knobs or of these types."""
+"""The default for a server that is a command, for PyTorch's files and on nodes: nothing is known of others there."""
+GPU_SHARE = "GPU_SHARE"
+"""The knob of a server as a command that mlcd carries out itself: the command need not use it."""
 
 _LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
 _LATENCY_FORM = "a time such as 50ms or 0.2s"
@@ -50,6 +54,11 @@ _MEANT_TOKENS = {
     **dict.fromkeys(("tokens-per-dollar", "tokens_per_dollar", "value", "cost"), _TOKENS_PER_DOLLAR),
     **dict.fromkeys(("requests per dollar", "tokens"), _TOKENS_PER_DOLLAR),
     **dict.fromkeys(("tokens/s", "tokens per second", "goodput"), _REQUEST_RATE),
+}
+_IN_FLIGHT, _RANDOM = "in-flight", "random"
+_MEANT_ARRIVALS = {
+    **dict.fromkeys(("closed", "concurrency", "closed-loop", "in flight", "in_flight"), _IN_FLIGHT),
+    **dict.fromkeys(("open", "poisson", "open-loop", "rate"), _RANDOM),
 }
 _MEANT_SCENARIO = {
     **dict.fromkeys(("poisson", "open"), "server"),
@@ -112,7 +121,8 @@ def counts(most: int) -> Choices:
 
 def precisions(node: YamlNode) -> tuple[str, ...]:
     """`[fp32, int8]`, without duplicates."""
-    meant = {"float32": "fp32", "float": "fp32", "fp16": "fp32", "half": "fp32", "qint8": "int8", "quantized": "int8"}
+    meant = {"float32": "fp32", "float": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"}
+    meant |= {"qint8": "int8", "quantized": "int8"}
     found: list[str] = []
     for item in node.items():
         name = item.choice(PRECISIONS, meant=meant)
@@ -121,6 +131,32 @@ def precisions(node: YamlNode) -> tuple[str, ...]:
         found.append(name)
     if not found:
         raise node.error("must not be empty", allowed=", ".join(PRECISIONS))
+    return tuple(found)
+
+
+def switches(node: YamlNode) -> tuple[str, ...]:
+    """`[off, on]`, without duplicates; YAML reads both words as booleans."""
+    found = []
+    for item in node.items():
+        value = item.filled().value
+        name = SWITCH[value] if isinstance(value, bool) else item.choice(SWITCH)
+        if name in found:
+            raise item.error("is given twice")
+        found.append(name)
+    if not found:
+        raise node.error("must not be empty", allowed="[off, on]")
+    return tuple(found)
+
+
+def inputs(node: YamlNode) -> tuple[TensorSpec, ...]:
+    """`{image: FP32:3x224x224}`: the inputs of one item, in the order in which the model takes them."""
+    form = "a type and the sizes of one item, such as FP32:3x224x224"
+    found = []
+    for name, child in node.mapping().items():
+        spec = input_of(f"{name}={child.line_of_text(allowed=form)}")
+        if spec is None:
+            raise child.error("is not an input", allowed=form)
+        found.append(spec)
     return tuple(found)
 
 
@@ -154,8 +190,6 @@ def _goal(now: datetime | None, *, tokens: bool = False) -> Reader[Goal]:
         if (most is None) == (least is None):
             problem = "has both maximize and minimize" if most else "has neither maximize nor minimize"
             raise node.error(problem, allowed=form)
-        if least is not None and "rate" not in given:
-            raise node.error("minimize: cost needs the rate to hold", allowed=form)
         if most == _REQUEST_RATE and "rate" in given:
             raise node.mapping()["rate"].error("cannot be given when it is maximized", allowed=form)
         return Goal(minimize=Objective.TIME if most == _REQUEST_RATE else Objective.COST, **given)
@@ -180,6 +214,11 @@ def _seconds(*, least: float, most: float) -> Reader[float]:
     return read
 
 
+def _arrivals(node: YamlNode) -> bool:
+    """Whether load tests offer rates at which requests arrive at random, instead of so many in flight."""
+    return node.choice((_IN_FLIGHT, _RANDOM), meant=_MEANT_ARRIVALS) == _RANDOM
+
+
 _RESOURCES = FieldTable(
     make=ServingResources,
     fields={
@@ -199,8 +238,10 @@ _KNOBS = FieldTable(
         "threads": Field(read=counts(1024)),
         "replicas": Field(read=counts(1024)),
         "precision": Field(read=precisions),
+        "gpu_share": Field(read=counts(100)),
+        "compile": Field(read=switches),
     },
-    later={"memory": "replicas that do not fit the machine's memory are excluded", "gpu_share": ""},
+    later={"memory": "replicas that do not fit the machine's memory are excluded"},
 )
 
 _LOAD = FieldTable(
@@ -210,20 +251,25 @@ _LOAD = FieldTable(
         "rate": Field(read=rate),
         "headroom": Field(read=number(least=0, below=1)),
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
+        "profile": Field(read=line_of_text),
     },
 )
 
 _TOKEN_LOAD = FieldTable(
-    make=LoadSettings,
+    make=token_load,
     fields={
-        "input_tokens": Field(read=lambda node: node.whole(TOKENS)),
-        "output_tokens": Field(read=lambda node: node.whole(TOKENS)),
+        "input_tokens": Field(read=lengths),
+        "output_tokens": Field(read=lengths),
+        "trace": Field(read=line_of_text),
+        "profile": Field(read=line_of_text),
+        "arrivals": Field(read=_arrivals, into="is_open"),
+        "rate": Field(read=rate),
         "shared_tokens": Field(read=lambda node: node.whole(Bounds(least=0, most=TOKENS.most))),
         "concurrency": Field(read=lambda node: node.whole(STREAMS)),
         "headroom": Field(read=number(least=0, below=1)),
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
     },
-    later={"scenario": "requests arrive at random, or so many are in flight"},
+    later={"scenario": "write arrivals: random or arrivals: in-flight"},
 )
 
 _TRIAL = FieldTable(
@@ -284,15 +330,16 @@ def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
 
 
 def model_record(now: datetime | None) -> FieldTable[ServeSpec]:
-    """The reader of a job that serves an ONNX model."""
+    """The reader of a job that serves a model with mlcd's own server."""
     return FieldTable(
         make=ServeSpec,
         fields={
             "name": Field(read=job_name, required=True, allowed="a name such as resnet50"),
-            "model": Field(read=line_of_text, required=True, allowed="an ONNX file, such as resnet50.onnx"),
+            "model": Field(read=line_of_text, required=True, allowed="a file such as resnet50.onnx"),
             "resources": Field(read=_RESOURCES),
             "knobs": Field(read=_KNOBS),
             "sizes": Field(read=sizes),
+            "inputs": Field(read=inputs),
             "load": Field(read=_LOAD),
             "goal": Field(read=_goal(now), required=True, allowed="{maximize: requests per dollar, slo: {p99: 50ms}}"),
             "search": Field(read=_SEARCH),
@@ -343,8 +390,13 @@ def _checked(spec: ServeSpec) -> ServeSpec:
             spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
     else:
         _check_local(spec)
+    if "goal.minimize" in spec.places and spec.goal.rate is None and not (load.trace or load.profile):
+        form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
+        raise spec.error("goal", "minimize: cost needs the rate to hold", allowed=form)
     if spec.server is not None:
         return _checked_server(spec)
+    if engine_of(Path(spec.model)) is Engine.PYTORCH and "search.strategy" not in spec.places:
+        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
     if load.scenario is Scenario.SERVER and goal.slo is None:
         problem = "looks for the highest rate within a latency limit, but the goal has none"
         raise spec.error("load.scenario", problem, value="server", allowed="goal.slo, such as {p99: 50ms}, or offline")
@@ -363,7 +415,9 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
     """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
     server = spec.server
     assert server is not None  # noqa: S101 - the caller has looked
-    for name in (*spec.declared_knobs, "PORT"):
+    if wrong := [value for value in spec.declared_knobs.get(GPU_SHARE, ()) if value not in range(1, 101)]:
+        raise spec.error(f"knobs.{GPU_SHARE}", "is percent of a GPU", value=wrong[0], allowed="whole numbers up to 100")
+    for name in (*(name for name in spec.declared_knobs if name != GPU_SHARE), "PORT"):
         if not re.search(rf"\$(\{{{name}\b|{name}\b)", server.run):
             problem = (
                 "is not used in server.run" if name != "PORT" else "must listen on $PORT, which it does not mention"
@@ -374,9 +428,24 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
         raise spec.error("model", "is missing: server.run uses $MODEL", allowed="a folder, a file or a name")
     if not (server.served_name or spec.model):
         raise spec.error("server.name", "is missing: requests need the model's name", allowed="model, or server.name")
-    if spec.load.shared_tokens > spec.load.input_tokens:
-        raise spec.error("load.shared_tokens", "is more than load.input_tokens", value=spec.load.shared_tokens)
+    _check_token_load(spec)
     return spec
+
+
+def _check_token_load(spec: ServeSpec) -> None:
+    """Raises SpecError for lengths and arrivals that contradict each other."""
+    load = spec.load
+    for name, given in (("input_tokens", load.input_lengths), ("output_tokens", load.output_lengths)):
+        if load.trace and given is not None:
+            problem = "conflicts with load.trace, which has the lengths of every request"
+            raise spec.error(f"load.{name}", problem, allowed=f"load.trace or load.{name}")
+    if load.trace and load.is_open:
+        raise spec.error(
+            "load.arrivals", "conflicts with load.trace, which has its own arrivals", allowed="one of them"
+        )
+    varies = load.input_lengths is not None and (load.input_lengths.file or load.input_lengths.std)
+    if not load.trace and not varies and load.shared_tokens > load.input_tokens:
+        raise spec.error("load.shared_tokens", "is more than load.input_tokens", value=load.shared_tokens)
 
 
 def _limit(value: object) -> object:

@@ -6,10 +6,14 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 
+from mlcd.clouds.serving.gpu_share import on_share
 from mlcd.clouds.serving.local import LOOPBACK, Launch, NodeProgram, ServersHere
+from mlcd.gpus import Gpu
 from mlcd.space import Config
 
 SHELL = "/bin/sh"
+GPU_SHARE_VARIABLE = "GPU_SHARE"
+"""The knob that mlcd itself carries out: how many percent of the GPU the server has."""
 
 
 class CommandServing(ServersHere):
@@ -20,6 +24,7 @@ class CommandServing(ServersHere):
     served_name  the model's name in requests
     ready        the path that answers 200 when the server is ready
     envs         further variables
+    gpu          for configurations with a share of it (GPU_SHARE)
     folder       where the command runs
     """
 
@@ -35,17 +40,24 @@ class CommandServing(ServersHere):
         ready: str = "/health",
         envs: Mapping[str, str] | None = None,
         cpus: tuple[int, ...] | None = None,
+        gpu: Gpu | None = None,
     ) -> None:
         super().__init__(home=home, noise=noise, cpus=cpus)
+        self.gpu = gpu
         self.run, self.folder, self.model = run, folder, model
         self.served_name, self.ready, self.envs = served_name or model, ready, envs or {}
 
     def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
         """See ServersHere: on a port that is free now, with all CPUs."""
         port = port or free_port()
+        command = [SHELL, "-c", self._script]
+        env = self.environment(config, host=host, port=port)
+        if self.gpu is not None and (share := config.as_dict().get(GPU_SHARE_VARIABLE)) is not None:
+            command, env = on_share(command, env, gpu=self.gpu, percent=int(share))
         return Launch(
-            command=[SHELL, "-c", self._script],
-            env=self.environment(config, host=host, port=port),
+            command=command,
+            env=env,
+            gpu=self.gpu,
             cores=len(self.cpus),
             address=f"http://{host}:{port}",
             model=self.served_name,

@@ -1,16 +1,17 @@
 """`local` as a serving cloud: each configuration is a server on this machine, pinned to its own CPUs."""
 
 import contextlib
-import http.client
 import json
 import os
+import re
 import secrets
 import select
 import shlex
+import socket
 import subprocess
 import sys
 import time
-import urllib.request
+import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -23,30 +24,45 @@ from mlcd.clouds.local_leases import LocalLeases
 from mlcd.clouds.nodes import PREFIX
 from mlcd.clouds.processes import resident_gib
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
+from mlcd.clouds.serving.gpu_share import on_share
 from mlcd.clouds.serving.provider import Endpoint
 from mlcd.clouds.shipping import PACKAGE
 from mlcd.clouds.workspace import Workspace
+from mlcd.gpus import Gpu, used_gib
 from mlcd.home import private_folder
-from mlcd.server.options import Precision, ServerOptions
+from mlcd.memory import ran_out_of_memory
+from mlcd.server.options import Device, Precision, ServerOptions
 from mlcd.server.quantise import quantised
+from mlcd.server.tensors import TensorSpec
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import last_line
+from mlcd.untrusted import last_line, last_lines, printable
 
 POLL_SECONDS = 0.1
 LOOPBACK = "127.0.0.1"
 _ASK_SECONDS = 2.0
-_OUT_OF_MEMORY = ("out of memory", "memoryerror", "bad_alloc", "failed to allocate memory", "cannot allocate memory")
 _ONE_THREAD = {
     "OMP_WAIT_POLICY": "PASSIVE",
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
 }
 """Variables of mlcd's server: it sets its threads itself."""
+_LAST_WORDS_BYTES = 8000
+"""Of a dead server's log: a traceback of PyTorch, and what other processes of the server said after it."""
+_FIRST_LINE_BYTES = 1024
 _KEEPER = Path(__file__).with_name("keeper.py")
 
 
+GPU_SHARE = "gpu_share"
+"""The knob that says how many percent of a GPU a server has; a configuration without it uses none."""
+
+
 def cores_of(config: Config, most: int) -> int:
-    """The CPUs a configuration uses and is charged for: threads x replicas, at most `most`."""
+    """The CPUs a configuration uses and is charged for: threads x replicas, at most `most`.
+
+    With a GPU: one for each replica, which hands it batches, and one for requests.
+    """
+    if GPU_SHARE in config.as_dict():
+        return min(int(config["replicas"]) + 1, most)
     return min(int(config["threads"]) * int(config["replicas"]), most)
 
 
@@ -55,6 +71,7 @@ class Launch:
     """How a configuration's server is started, and how it is known to be ready.
 
     cores    CPUs that it is pinned to
+    gpu      the GPU that it uses; None: none
     address  where it will answer; "": its first line of output says so
     model    the name in requests to that address
     ready    the path that answers 200 there when it is ready
@@ -66,6 +83,7 @@ class Launch:
     address: str = ""
     model: str = ""
     ready: str = "/"
+    gpu: Gpu | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +131,11 @@ class ServersHere(ABC):
 
 
 class LocalServing(ServersHere):
-    """An ONNX model served by mlcd's own server."""
+    """A model served by mlcd's own server.
+
+    inputs  of a TorchScript file
+    gpu     for configurations with a share of it
+    """
 
     def __init__(
         self,
@@ -123,16 +145,22 @@ class LocalServing(ServersHere):
         noise: float,
         sizes: Mapping[str, int] | None = None,
         cpus: tuple[int, ...] | None = None,
+        inputs: tuple[TensorSpec, ...] = (),
+        gpu: Gpu | None = None,
     ) -> None:
         super().__init__(home=home, noise=noise, cpus=cpus)
-        self.model, self.sizes = model, sizes or {}
+        self.model, self.sizes, self.inputs, self.gpu = model, sizes or {}, inputs, gpu
 
     def options(self, config: Config, *, port: int = 0, host: str = LOOPBACK) -> ServerOptions:
         """The options of a configuration's server."""
+        values = config.as_dict()
         return ServerOptions(
             model=self.model,
             batch=int(config["batch"]),
-            threads=int(config["threads"]),
+            threads=int(values.get("threads", 1)),
+            device=Device.CUDA if GPU_SHARE in values else Device.CPU,
+            compiled=values.get("compile") == "on",
+            inputs=self.inputs,
             replicas=int(config["replicas"]),
             precision=Precision(str(config["precision"])),
             sizes=self.sizes,
@@ -143,11 +171,12 @@ class LocalServing(ServersHere):
 
     def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
         """See ServersHere: the server tells its port."""
-        return Launch(
-            command=[sys.executable, "-m", "mlcd.server", *self.options(config, port=port, host=host).arguments()],
-            env=self.environment(),
-            cores=cores_of(config, len(self.cpus)),
-        )
+        options = self.options(config, port=port, host=host)
+        command, env = [sys.executable, "-m", "mlcd.server", *options.arguments()], self.environment()
+        gpu = self.gpu if options.device is Device.CUDA else None
+        if gpu is not None:
+            command, env = on_share(command, env, gpu=gpu, percent=int(config[GPU_SHARE]))
+        return Launch(command=command, env=env, cores=cores_of(config, len(self.cpus)), gpu=gpu)
 
     def on_node(self, config: Config) -> NodeProgram:
         """See ServersHere. The model is quantised here, once, and not on every node."""
@@ -181,6 +210,7 @@ class LocalServer:
         self._output = b""
         self._peak_gib = 0.0
         self._launch = cloud.launch(order.config)
+        self._gpu_gib_before = (used_gib(self._launch.gpu) or 0.0) if self._launch.gpu else 0.0
         self.own_cpus, rest = cloud.cpus[: self._launch.cores], cloud.cpus[self._launch.cores :]
         self._client_cpus, self._shares = (rest or cloud.cpus), not rest
         try:
@@ -245,7 +275,11 @@ class LocalServer:
             return
         last = last_line(self.folder / "log.txt", most_characters=2000)
         text = last.removeprefix("mlcd.server: ") or f"ended with code {code}"
-        exhausted = code in (137, -9) or any(words in text.lower() for words in _OUT_OF_MEMORY)
+        said = last_lines(self.folder / "log.txt", most_bytes=_LAST_WORDS_BYTES)
+        exhausted = code in (137, -9) or any(ran_out_of_memory(line) for line in said)
+        if exhausted and not ran_out_of_memory(text):
+            words = next((line.strip() for line in reversed(said) if ran_out_of_memory(line)), text)
+            text = printable(words, most_characters=2000)
         kind = FailureKind.OUT_OF_MEMORY if exhausted else FailureKind.ERROR
         raise LeaseFailed(kind, f"the server ended: {text[:300]}", seconds=self.elapsed_seconds)
 
@@ -269,16 +303,22 @@ class LocalServer:
             if self._keeper.stdout:
                 self._keeper.stdout.close()
 
+    def _at(self, address: str, model: str) -> Endpoint:
+        return Endpoint(
+            address=address,
+            model=model,
+            client_cpus=self._client_cpus,
+            shares_cpus=self._shares,
+            gpu=self._launch.gpu,
+            gpu_pids=tuple(self._held.pids()) if self._launch.gpu else (),
+            gpu_gib_before=self._gpu_gib_before,
+        )
+
     def _ask(self) -> None:
         """Ask the server's address whether it is ready."""
         until = time.monotonic() + POLL_SECONDS
         if is_ready(self._launch.address + self._launch.ready):
-            self._endpoint = Endpoint(
-                address=self._launch.address,
-                model=self._launch.model,
-                client_cpus=self._client_cpus,
-                shares_cpus=self._shares,
-            )
+            self._endpoint = self._at(self._launch.address, self._launch.model)
             return
         time.sleep(max(until - time.monotonic(), 0.0))
 
@@ -294,18 +334,28 @@ class LocalServer:
             with contextlib.suppress(ValueError):
                 data: Any = json.loads(line)
                 if isinstance(data, dict) and "address" in data:
-                    self._endpoint = Endpoint(
-                        address=str(data["address"]),
-                        model=str(data["model"]),
-                        client_cpus=self._client_cpus,
-                        shares_cpus=self._shares,
-                    )
+                    self._endpoint = self._at(str(data["address"]), str(data["model"]))
 
 
 def is_ready(url: str) -> bool:
-    """Whether the server at `url` answers 200 within a second or two."""
+    """Whether the server at `url` answers 200 within a second or two.
+
+    Asked directly, whatever proxy the environment names; nothing is followed, and only the first line is read.
+    """
+    place = urllib.parse.urlsplit(url)
+    target = f"{place.path or '/'}{'?' if place.query else ''}{place.query}"
+    until = time.monotonic() + _ASK_SECONDS
+    answer = b""
     try:
-        with urllib.request.urlopen(url, timeout=_ASK_SECONDS) as answer:  # noqa: S310 - an address of this machine
-            return bool(answer.status == 200)
-    except (OSError, ValueError, http.client.HTTPException):
+        with socket.create_connection((place.hostname or "", place.port or 80), timeout=_ASK_SECONDS) as asked:
+            head = f"GET {target} HTTP/1.1\r\nHost: {place.netloc}\r\nConnection: close\r\n\r\n"
+            asked.sendall(head.encode())
+            while b"\n" not in answer and len(answer) < _FIRST_LINE_BYTES:
+                asked.settimeout(max(until - time.monotonic(), 0.001))
+                data = asked.recv(_FIRST_LINE_BYTES)
+                if not data:
+                    break
+                answer += data
+    except (OSError, ValueError):
         return False
+    return re.match(rb"HTTP/1\.[01] 200\b", answer) is not None

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mlcd.clouds.provider import Cloud, Lease, Order
+from mlcd.gpus import Gpu, used_gib
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,6 +16,9 @@ class Endpoint:
     further        addresses of further servers like it, one for each further node: they share the load
     client_cpus    CPUs that a client on this machine may use; without the server's own where there are others
     shares_cpus    whether client and server have to share CPUs
+    gpu            of this machine that it uses; None: none
+    gpu_pids       the server's processes
+    gpu_gib_before  GPU memory in use before it started
     """
 
     address: str
@@ -22,11 +26,24 @@ class Endpoint:
     client_cpus: tuple[int, ...] = ()
     shares_cpus: bool = False
     further: tuple[str, ...] = ()
+    gpu: Gpu | None = None
+    gpu_pids: tuple[int, ...] = ()
+    gpu_gib_before: float = 0.0
 
     @property
     def addresses(self) -> tuple[str, ...]:
         """Of all servers, which share the load."""
         return (self.address, *self.further)
+
+    def gpu_memory_gib(self) -> float | None:
+        """GPU memory that the server takes now; None without a GPU of this machine, or where its driver is silent."""
+        if self.gpu is None:
+            return None
+        own = used_gib(self.gpu, self.gpu_pids)
+        if own is not None:
+            return own
+        whole = used_gib(self.gpu)
+        return None if whole is None else max(whole - self.gpu_gib_before, 0.0)
 
 
 class ServerLease(Lease, Protocol):

@@ -23,7 +23,7 @@ Frozen = TypeVar("Frozen")
 
 MORE_MEMORY = ("batch", "replicas")
 """Knobs whose larger values need more memory, all else equal."""
-LESS_MEMORY = ("share", "sms", "memory", "memory_gib", "gpu_memory")
+LESS_MEMORY = ("share", "gpu_share", "GPU_SHARE", "sms", "memory", "memory_gib", "gpu_memory")
 """Knobs whose smaller values leave less memory, all else equal."""
 
 
