@@ -16,6 +16,7 @@ from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose
 from mlcd.clouds.reading import Heard, Reading, ReportSource, progress_source
 from mlcd.clouds.silence import silence_text
 from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir, files_at
+from mlcd.errors import ProviderError
 from mlcd.home import private_folder, write_private
 from mlcd.home.envs import forget_in_lease
 from mlcd.platforms.agent import Job
@@ -466,7 +467,10 @@ class JobLease(NodeLease):
             left = {name for name in self.job.outputs if os.path.lexists(self.space.outputs / name)}
         self._missing_outputs = tuple(name for name in self.job.outputs if name not in left)
         if self._missing_outputs and isinstance(self.nodes, RemoteFiles):
-            self.nodes.fetch(["workdir"])
+            try:
+                self.nodes.fetch(["workdir"])
+            except (ProviderError, OSError) as error:  # too much, or no room: the training has ended all the same
+                self.space.warn(f"{error}; not everything that the node wrote is kept")
 
     def _report_warnings(self) -> None:
         for text in self.cloud.new_warnings():

@@ -83,6 +83,8 @@ def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
     ]
     if load.memory_gib is not None:
         rows.append(["memory" if choice.config.nodes == 1 else "memory a node", f"{load.memory_gib:.2f} GiB"])
+    if load.gpu_memory_gib is not None:
+        rows.append(["GPU memory", f"{load.gpu_memory_gib:.2f} GiB"])
     if load.generator_share is not None:
         rows.append(["load generator", f"{load.generator_share:.0%} of a processor"])
     how = f"in its load test {format_how(record, choice)}"

@@ -39,6 +39,7 @@ class ServerCommand:
     path         where requests are sent
     served_name  the model's name in requests; "": what `model` says
     body         further fields of every request
+    image        a container image in which the command runs, for `--write`; "": none is known
     """
 
     run: str
@@ -47,6 +48,7 @@ class ServerCommand:
     path: str = "/v1/chat/completions"
     served_name: str = ""
     body: Mapping[str, object] = field(default_factory=dict)
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

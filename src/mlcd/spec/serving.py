@@ -36,7 +36,9 @@ MOST_LATENCY_SECONDS = 3600.0
 MOST_REPLICAS = 100
 """Servers at the same time: each has a port of its own, of those that a lease has."""
 SERVER_STRATEGY = "heterbo"
-"""The default for a server that is a command, for PyTorch's files and on nodes: nothing is known of others there."""
+"""The default for PyTorch's files and on nodes: nothing is known of other models there."""
+COMMAND_STRATEGY = "auto"
+"""The default for a server that is a command."""
 GPU_SHARE = "GPU_SHARE"
 """The knob of a server as a command that mlcd carries out itself: the command need not use it."""
 
@@ -270,6 +272,15 @@ _TOKEN_LOAD = FieldTable(
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
     },
     later={"scenario": "write arrivals: random or arrivals: in-flight"},
+    meant={
+        "prompt_tokens": "input_tokens",
+        "prompt_length": "input_tokens",
+        "completion_tokens": "output_tokens",
+        "max_tokens": "output_tokens",
+        "prefix_tokens": "shared_tokens",
+        "users": "concurrency",
+        "in_flight": "concurrency",
+    },
 )
 
 _TRIAL = FieldTable(
@@ -385,10 +396,10 @@ def _checked(spec: ServeSpec) -> ServeSpec:
             problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
             raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
         spec = replace(spec, goal=replace(goal, rate=load.rate))
-    if spec.server is not None or spec.resources.infra != LOCAL:
-        if "search.strategy" not in spec.places:
-            spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
-    else:
+    if "search.strategy" not in spec.places and (spec.server is not None or spec.resources.infra != LOCAL):
+        usual = SERVER_STRATEGY if spec.server is None else COMMAND_STRATEGY
+        spec = replace(spec, search=replace(spec.search, strategy=usual))
+    if spec.resources.infra == LOCAL:
         _check_local(spec)
     if "goal.minimize" in spec.places and spec.goal.rate is None and not (load.trace or load.profile):
         form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
