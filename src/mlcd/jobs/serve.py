@@ -19,7 +19,7 @@ from mlcd.extras import require
 from mlcd.gpus import find_gpus
 from mlcd.jobs.gpu_space import gpu_for, gpu_work
 from mlcd.jobs.language_knowledge import STRATEGIES as LANGUAGE_STRATEGIES
-from mlcd.jobs.language_knowledge import language_knowledge, machine_here, model_sizes
+from mlcd.jobs.language_knowledge import language_knowledge, machine_here, machines_of, model_sizes
 from mlcd.jobs.load_files import day_rates
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
@@ -221,9 +221,9 @@ def _prepare_command(
             language=language,
             lengths=TokenLengths(input_tokens=spec.load.input_tokens, output_tokens=spec.load.output_tokens),
             concurrency=spec.load.concurrency,
-            machines=machine_here(find_gpus()),
+            machines=machine_here(find_gpus()) if nodes is None else machines_of(nodes.instances),
             folder=folder,
-            cloud=job.cloud.name,
+            cloud=job.cloud.name if nodes is None else nodes.engine.name,
         )
         known, target, notes = knowledge.known, knowledge.target, (*notes, *knowledge.notes)
     facts = ServingFacts(
@@ -233,7 +233,7 @@ def _prepare_command(
         verify_seconds=spec.load.verify_seconds,
         profile=day_rates(spec),
         language=language,
-        notes=notes if nodes is None else (*notes, *nodes.notes),
+        notes=notes if nodes is None else (*nodes.notes, *notes),
     )
     return _prepared(
         spec,
