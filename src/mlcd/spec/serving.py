@@ -38,7 +38,7 @@ MOST_REPLICAS = 100
 SERVER_STRATEGY = "heterbo"
 """The default for PyTorch's files and on nodes: nothing is known of other models there."""
 COMMAND_STRATEGY = "auto"
-"""The default for a server that is a command, on this machine."""
+"""The default for a server that is a command."""
 GPU_SHARE = "GPU_SHARE"
 """The knob of a server as a command that mlcd carries out itself: the command need not use it."""
 
