@@ -25,6 +25,8 @@ _PATH_FORM = "a path such as /health or /v1/chat/completions"
 _RANGE = re.compile(r"(-?[0-9]+)\s*\.\.\s*(-?[0-9]+)")
 _MEANT_METRIC = {"itl": "tpot", "tbt": "tpot", "latency": "e2e", "time_to_first_token": "ttft"}
 """Other names of what is measured of a language model's answers."""
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:-]{0,254}")
+_IMAGE_FORM = "a name such as vllm/vllm-openai:latest"
 
 
 def path(node: YamlNode) -> str:
@@ -32,6 +34,14 @@ def path(node: YamlNode) -> str:
     text = node.line_of_text(allowed=_PATH_FORM)
     if not text.startswith("/") or any(not "!" <= letter <= "~" for letter in text):
         raise node.error("is not a path", allowed=_PATH_FORM)
+    return text
+
+
+def image(node: YamlNode) -> str:
+    """The name of a container image, such as vllm/vllm-openai:v0.11.0."""
+    text = node.line_of_text(allowed=_IMAGE_FORM)
+    if not _IMAGE.fullmatch(text):
+        raise node.error("is not the name of a container image", allowed=_IMAGE_FORM)
     return text
 
 
@@ -51,6 +61,7 @@ SERVER = FieldTable(
         "path": Field(read=path),
         "name": Field(read=line_of_text, into="served_name"),
         "body": Field(read=body),
+        "image": Field(read=image),
     },
     meant={"command": "run", "cmd": "run", "health": "ready", "endpoint": "path", "model": "name", "url": "path"},
     later={
