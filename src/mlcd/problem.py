@@ -177,6 +177,7 @@ class Problem:
     batching      how samples count, if the global batch is chosen too (the knob `batch`)
     target        the metric value that ends the training; None if the number of samples ends it
     verify_seconds  serving: the longest that the load test of the choice takes, with start-up; None for a training
+    scales_out    serving: whether n nodes count as n times the rate of one until they are measured (trial/replicas.py)
     """
 
     name: str
@@ -203,6 +204,7 @@ class Problem:
     parameters: float | None = None
     similar: tuple[float, ...] = ()
     watched: bool = False
+    scales_out: bool = False
 
     def __post_init__(self) -> None:
         self._check_space()

@@ -9,6 +9,7 @@ from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategie
 from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
+    ask_to_spend,
     output_option,
     print_json,
     print_run,
@@ -57,7 +58,7 @@ _KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
     help="Where to serve; overrides resources.infra.  [default: local]",
 )
 @click.option("--size", "sizes", metavar="AXIS=N", multiple=True, help="Size of an axis that the model leaves open.")
-@click.option("--deploy", is_flag=True, help="Leave the recommended server running.")
+@click.option("--deploy", is_flag=True, help="Leave the recommended server running on this machine.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the deployed server.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Its port; 0: any free port."
@@ -71,6 +72,7 @@ _KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
     help="Write files to serve the model elsewhere: compose, kubernetes, kserve, skyserve or triton.",
 )
 @seed_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
 @track_option
 @output_option
@@ -86,6 +88,7 @@ def serve(
     port: int,
     writes: tuple[tuple[str, Path], ...],
     seed: int,
+    yes: bool,
     dry_run: bool,
     track: tuple[str, ...],
     output: str,
@@ -99,9 +102,12 @@ def serve(
     """
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.serve import prepare
+    from mlcd.report.origin import served_here_text
     from mlcd.store.store import Store, home
 
     spec = _spec(model, flags, sizes)
+    if deploy and spec.resources.infra != "local":
+        raise BadInput(f"--deploy: starts a server on this machine only, and the job serves on {spec.resources.infra}")
     if deploy:
         from mlcd.clouds.serving.deploy import check_port
 
@@ -114,7 +120,10 @@ def serve(
     prepared = prepare(spec, seed=seed, folder=home())
     if dry_run:
         ctx.exit(_print_dry_run(prepared, output))
-    for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
+    if not yes:
+        ask_to_spend(prepared)
+    nominal = () if prepared.charged else (served_here_text(prepared.cloud).removesuffix("."),)
+    for note in (*prepared.notes, *nominal):
         print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared, track) as observer:
         record = begin(prepared, store=store, observer=observer)

@@ -100,9 +100,7 @@ def language_knowledge(
         notes = (f"expects speeds by the model's sizes and those of {listed(run.name for run in earlier)}",)
     elif language is not None and machines:
         notes = ("expects speeds by the model's sizes and the GPUs' data sheets",)
-    return LanguageKnowledge(
-        known=known, target=TargetModel(name=model, operators=(), language=language), notes=notes
-    )
+    return LanguageKnowledge(known=known, target=TargetModel(name=model, operators=(), language=language), notes=notes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -90,7 +90,7 @@ def test_without_a_latency_limit_the_load_is_offline() -> None:
             r"search.parallel: not supported yet; parallel load tests",
         ),
         ("goal: {maximize: rate}\nsizes: {length: 0}", r"sizes.length: is out of range"),
-        ("goal: {maximize: rate}\nnum_nodes: 4", r"num_nodes: not supported yet; use knobs.replicas instead"),
+        ("goal: {maximize: rate}\nnum_nodes: 4", r"num_nodes: not supported yet; write resources: {replicas: 1..3}"),
         ("", r"job.yaml:1: goal: is missing; allowed: {maximize: requests per dollar"),
     ],
 )
