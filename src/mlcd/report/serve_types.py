@@ -78,6 +78,7 @@ class ServeLoadJson:
     memory_gib: Annotated[Amount | None, "peak of the server"]
     saturated: Annotated[str, "why the load generator may have limited the rate; empty if it did not"]
     tokens: Annotated[ServeTokensJson | None, "of a language model; null for others"]
+    gpu_memory_gib: Annotated[Amount | None, "of the server when the test ended; null without a GPU of this machine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

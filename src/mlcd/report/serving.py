@@ -83,6 +83,8 @@ def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
     ]
     if load.memory_gib is not None:
         rows.append(["memory", f"{load.memory_gib:.2f} GiB"])
+    if load.gpu_memory_gib is not None:
+        rows.append(["GPU memory", f"{load.gpu_memory_gib:.2f} GiB"])
     how = f"in its load test {format_how(record, choice)}"
     if choice.verified_seconds is not None:
         seconds = format_seconds(choice.verified_seconds)

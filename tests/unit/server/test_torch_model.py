@@ -18,7 +18,7 @@ from mlcd.server.tensors import TensorSpec, input_of, input_text
 
 torch = pytest.importorskip("torch")
 
-from mlcd.server.torch_model import TorchModel  # noqa: E402 - needs PyTorch
+from mlcd.server.torch_model import TorchModel, moved  # noqa: E402 - needs PyTorch
 
 X = TensorSpec(name="input", datatype="FP32", shape=(-1, ITEMS))
 
@@ -75,11 +75,18 @@ def test_types_in_the_graph_become_the_precision(files: Path) -> None:
 
 
 def test_a_graph_that_cannot_be_retyped_runs_by_autocast(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlcd.server.torch_model._retype", lambda *_: None)
+    monkeypatch.setattr("mlcd.server.torch_model.rewrite", lambda *_: None)
     model = TorchModel(ServerOptions(model=files / "bytes.pt2", batch=2, precision=Precision.BF16))
     assert model._autocast
     (found,) = model.run(0, {model.inputs[0].name: np.zeros((1, ITEMS), dtype="uint8")})
     assert found.shape == (1, 3)
+
+
+def test_what_a_graph_makes_while_it_runs_is_made_on_the_device(files: Path) -> None:
+    """`meta` stands for a GPU: a tensor that stayed on the processor would not go together with the others."""
+    meta = torch.device("meta")
+    module = moved(torch, torch.export.load(files / "bytes.pt2"), meta)
+    assert module(torch.zeros(3, ITEMS, dtype=torch.uint8, device=meta)).device == meta
 
 
 def test_indices_stay_whole_numbers(files: Path) -> None:
