@@ -44,13 +44,14 @@ class Clocks:
     wall: float = 1.7e9
     boot: float = 1e5
     starts: int = 1
+    moves: int = 0
     machine: str = "one"
     true_seconds: float = 0.0
 
     def __call__(self) -> Moment:
         """Read them."""
         return Moment(
-            wall_seconds=self.wall, boot_seconds=self.boot, boot=f"{self.machine}{self.starts}", machine=self.machine
+            wall_seconds=self.wall, boot_seconds=self.boot, boot=f"{self.machine}/{self.starts}", machine=self.machine
         )
 
     def wait(self, seconds: float) -> None:
@@ -68,7 +69,8 @@ class Clocks:
             self.starts += 1
             self.wait(self.random.uniform(1.0, HOUR))
         if kind == "other machine":
-            self.machine, self.starts, self.boot = "other", 1, self.random.uniform(0.0, YEAR)
+            self.moves += 1
+            self.machine, self.starts, self.boot = f"other-{self.moves}", 1, self.random.uniform(0.0, YEAR)
             self.wall += self.random.choice((0.0, self.random.uniform(-DAY, DAY)))
         if kind == "suspended":
             self.wait(self.random.uniform(60.0, 10 * HOUR))

@@ -141,16 +141,42 @@ def _started(case: Case, mib: int) -> int:
         os._exit(code)
 
 
-def _run(case: Case, mib: int) -> int:
+def started(call: Sequence[str], folder: Path, env: Mapping[str, str], name: str) -> int:
+    """One command in `folder`, as a process that the caller waits for; it prints to `stdout-NAME` and `stderr-NAME`."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid:
+        return pid
+    code = 1
+    try:
+        _enter(folder, env, f"-{name}")
+        from mlcd.cli.main import run  # noqa: PLC0415 - imported by warm_up
+
+        code = run(list(call))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except BaseException:  # a child of fork must never return
+        traceback.print_exc()
+    finally:
+        os._exit(code)
+
+
+def _enter(folder: Path, env: Mapping[str, str], suffix: str = "") -> None:
+    """A session, a folder, variables and output files of its own for this process."""
     os.setsid()
-    os.chdir(case.folder)
+    os.chdir(folder)
     for descriptor, name, flags in (
         (0, os.devnull, os.O_RDONLY),
-        (1, "stdout", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
-        (2, "stderr", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+        (1, f"stdout{suffix}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
+        (2, f"stderr{suffix}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
     ):
         os.dup2(os.open(name, flags, 0o600), descriptor)
-    os.environ.update(case.env)
+    os.environ.update(env)
+
+
+def _run(case: Case, mib: int) -> int:
+    _enter(case.folder, case.env)
     resource.setrlimit(resource.RLIMIT_DATA, (mib * 2**20, mib * 2**20))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, MOST_FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -34,6 +34,7 @@ SCRIPTS = (
     "chaos",
     "noise_overhead",
     "serve_loadgen",
+    "chat_guidellm",
     "serve_real",
     "serve_verify",
     "serverless_sync",

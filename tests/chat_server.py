@@ -21,7 +21,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FRAME_TOKENS = 5
-FAULTS = ("garbage", "status", "endless", "silent", "closes", "error-event", "no-stream", "no-usage", "huge-event")
+FAULTS = (
+    "garbage", "status", "endless", "silent", "closes", "error-event", "no-stream", "no-usage", "huge-event", "boasts",
+)  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -66,7 +68,10 @@ class _Server:
             return
         document = json.loads(body)
         text = document["messages"][0]["content"] if b"chat" in head.split(b" ")[1] else document["prompt"]
-        client.words, client.asked = len(text.split()), document["max_tokens"]
+        if isinstance(text, list):  # parts of a message
+            text = " ".join(part["text"] for part in text)
+        client.words = len(text.split())
+        client.asked = document["max_tokens"] if "max_tokens" in document else document["max_completion_tokens"]
         client.left = client.asked
         if self.writing < self.slots:
             self.begin(client)
@@ -120,7 +125,8 @@ class _Server:
                 return
             self.event(client, {"choices": [{"delta": {"content": ""}, "finish_reason": "length"}]})
             if self.fault != "no-usage":
-                usage = {"prompt_tokens": client.words + FRAME_TOKENS, "completion_tokens": client.asked}
+                written = client.asked * 1000 if self.fault == "boasts" else client.asked
+                usage = {"prompt_tokens": client.words + FRAME_TOKENS, "completion_tokens": written}
                 self.event(client, {"choices": [], "usage": usage})
             client.socket.sendall(b"e\r\ndata: [DONE]\n\n\r\n0\r\n\r\n")
         except OSError:

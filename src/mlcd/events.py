@@ -53,7 +53,10 @@ class SearchEnded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunProgress:
-    """The training or verification: the fraction of the work done, 0 at its start and 1 at its end."""
+    """The training or verification: the fraction of the work done, 1 at its end.
+
+    A training that continues from a checkpoint starts at what that holds, anything else at 0.
+    """
 
     config: Config
     fraction: float

@@ -27,12 +27,17 @@ LEAST_WORK_SHARE = 1e-6
 STOP_SECONDS = 6.0
 """The least time to save a training and release its nodes."""
 
+LEAST_MEASURED_SECONDS = 60.0
+"""After its first sample, no trial ends early before this: compilers, caches and data loaders warm up for a minute."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialPolicy:
     """How long a trial takes (paper V-A) and how far it may be extended; all of it is authorised in advance.
 
     planned(n) = seconds + extra_seconds x floor((n - 1) / 3); this includes set-up and warm-up.
+    least(n)   = planned(n) x least_share, after the first sample: from then on a trial ends as soon as the 95% interval
+                 of its speed is within known_precision. 1: no trial ends before its planned time.
     worst(n)   = planned(n) x (1 + extension) + watchdog_seconds.
     """
 
@@ -42,18 +47,33 @@ class TrialPolicy:
     watchdog_seconds: float = 120.0
     precision: float = 0.05
     retries: int = 1
+    least_share: float = 1.0
+    known_precision: float = 0.02
 
     def __post_init__(self) -> None:
         if not self.seconds > 0:
             raise ValueError("a trial needs more than 0 seconds")
         if min(self.extra_seconds_per_3_nodes, self.extension, self.watchdog_seconds, self.retries) < 0:
             raise ValueError("a trial's extras must not be negative")
-        if not 0 < self.precision < 1:
+        if not (0 < self.precision < 1 and 0 < self.known_precision < 1):
             raise ValueError("a trial's precision must be between 0 and 1")
 
     def planned_seconds(self, nodes: int) -> float:
         """The normal duration of a trial on `nodes` nodes."""
         return self.seconds + self.extra_seconds_per_3_nodes * ((nodes - 1) // 3)
+
+    def least_seconds(self, nodes: int) -> float:
+        """After its first sample, the least that a trial is measured; infinite where none ends early."""
+        return (
+            max(self.planned_seconds(nodes) * self.least_share, LEAST_MEASURED_SECONDS)
+            if self.may_end_early
+            else math.inf
+        )
+
+    @property
+    def may_end_early(self) -> bool:
+        """Whether a trial may take less than its planned time: never where it may not take more either."""
+        return self.least_share < 1 and self.extension > 0
 
     def extended_seconds(self, nodes: int) -> float:
         """The longest that the profiler may measure."""
@@ -318,3 +338,9 @@ class Problem:
     def trial_noun(self) -> str:
         """What users call a trial of this problem."""
         return "trial" if self.verify_seconds is None else "load test"
+
+    @property
+    def limit_of_trials_text(self) -> str:
+        """That no further trial is allowed: `the limit of 1 load test is reached`."""
+        ending = "" if self.max_trials == 1 else "s"
+        return f"the limit of {self.max_trials:,} {self.trial_noun}{ending} is reached"

@@ -2,8 +2,10 @@
 
 import json
 import os
+import random
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from tests.unmeasured import UNMEASURED
 
 from attacks.__main__ import all_attacks, table
 from attacks.attack import Ended, Kind, Tally, judge
+from attacks.clocks import Clocks
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "reliability.md").read_text(encoding="utf-8")
@@ -75,3 +78,14 @@ def test_the_page_names_every_attack_and_shows_the_record() -> None:
     assert table(record) in PAGE
     assert all(row["tried"] >= LEAST.get(row["name"], 1) for row in record)
     assert all(names[name].count >= least for name, least in LEAST.items())
+
+
+def test_no_clock_of_a_made_up_machine_runs_backwards() -> None:
+    clocks = Clocks(random.Random(21))
+    shown = [clocks()]
+    for _ in range(200):
+        clocks.wait(1.0)
+        clocks.change()
+        shown.append(clocks())
+    for then, now in pairwise(shown):
+        assert then.boot != now.boot or (then.boot_seconds or 0.0) < (now.boot_seconds or 0.0)

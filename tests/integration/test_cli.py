@@ -222,7 +222,9 @@ def test_runs_show_report_and_resume_a_finished_run(mlcd: Mlcd, folder: Path) ->
     assert listed["live"] is False
     assert listed["spent_usd"] == pytest.approx(first["receipt"]["total_usd"])
     assert mlcd("show", "small", "-o", "json").json == first
-    assert mlcd("resume", run_id, "-o", "json").json == first
+    again = mlcd("resume", run_id, "-o", "json")
+    assert again.json == first
+    assert f"{run_id} has ended (done): nothing was run" in again.err
     assert "Receipt" in mlcd("show", run_id).out
     assert mlcd("report", run_id[:7]).code == 0
     assert (folder / f"{run_id}.html").exists()

@@ -20,10 +20,12 @@ SINFO = "gpu|up|g0|64|512000|idle|1-8|2-00:00:00|gpu:a100:4\n"
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    here = tmp_path / "job-files"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    monkeypatch.setenv("MLCD_HOME", str(here / "home"))
     monkeypatch.delenv("MLCD_CATALOG", raising=False)
-    return tmp_path
+    return here
 
 
 class Mlcd:
@@ -101,7 +103,9 @@ def test_every_template_passes_a_dry_run(mlcd: Mlcd, folder: Path, kind: str, mo
     command = TEMPLATES[kind].command
     assert f"mlcd {command} job.yaml" in said
     looked = mlcd.json(command, "job.yaml", "--dry-run")
-    assert looked["name"] == TEMPLATES[kind].name
+    describes_itself = kind in ("simulated", "serverless")
+    named = "my" if kind == "serve" else "job-files"
+    assert looked["name"] == (TEMPLATES[kind].name if describes_itself else named)
     assert not (folder / "home" / "work").exists()
 
 
@@ -157,8 +161,8 @@ def test_a_script_alone_names_its_template(mlcd: Mlcd, folder: Path) -> None:
 def test_without_a_script_the_template_says_what_to_change(mlcd: Mlcd, folder: Path) -> None:
     said = mlcd("init", "-t", "pytorch")
     assert "No script with a training loop was found" in said
-    assert "CHANGE THIS in job.yaml: job.samples (of one epoch), job.epochs, job.batch" in said
-    assert (folder / "job.yaml").read_text().count("CHANGE THIS") == 3
+    assert "CHANGE THIS in job.yaml: job.samples (of one epoch), job.epochs, job.batch, outputs" in said
+    assert (folder / "job.yaml").read_text().count("CHANGE THIS") == 4
 
 
 def test_a_library_that_is_missing_is_named(mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,3 +190,63 @@ def test_a_wrong_option_is_named_with_the_fix(mlcd: Mlcd, folder: Path, args: tu
     (folder / "train.py").write_text(PLAIN)
     assert says in mlcd("init", *args, code=2)
     assert not (folder / "job.yaml").exists()
+
+
+OPTION = PLAIN.replace(
+    "EPOCHS = 3",
+    "import argparse\np = argparse.ArgumentParser()\np.add_argument('--out', default='best.pt')\nEPOCHS = 3",
+).replace('"model.pt"', "p.parse_args().out")
+UNNAMED = PLAIN.replace('"model.pt"', "name_of(model)")
+NOTHING = PLAIN.replace('torch.save(model.state_dict(), "model.pt")\n', "")
+
+
+def test_a_model_saved_under_an_option_is_an_output(mlcd: Mlcd, folder: Path) -> None:
+    (folder / "train.py").write_text(OPTION)
+    mlcd("init", "-t", "pytorch")
+    assert read_train("job.yaml").outputs == ("best.pt",)
+    assert "CHANGE THIS" not in (folder / "job.yaml").read_text()
+
+
+def test_a_save_without_a_plain_name_is_marked(mlcd: Mlcd, folder: Path) -> None:
+    (folder / "train.py").write_text(UNNAMED)
+    said = " ".join(mlcd("init", "-t", "pytorch").split())
+    assert "train.py:15 saves a file whose name is not plain (name_of(model))" in said
+    assert "CHANGE THIS in job.yaml: outputs" in said
+    (line,) = [line for line in (folder / "job.yaml").read_text().splitlines() if "CHANGE THIS" in line]
+    assert line.startswith("outputs: []")
+    notes = mlcd.json("train", "job.yaml", "--dry-run")["notes"]
+    assert any("outputs is still marked CHANGE THIS" in note for note in notes)
+    assert any("train.py:15 saves a file" in note for note in notes)
+
+
+def test_empty_outputs_are_said_by_init_and_by_the_dry_run(mlcd: Mlcd, folder: Path) -> None:
+    (folder / "train.py").write_text(NOTHING)
+    assert "nothing is brought back" in " ".join(mlcd("init", "-t", "pytorch").split())
+    notes = mlcd.json("train", "job.yaml", "--dry-run")["notes"]
+    assert any("no outputs are declared" in note and "nothing is brought back" in note for note in notes)
+    (folder / "train.py").write_text(PLAIN)
+    (note,) = [each for each in mlcd.json("train", "job.yaml", "--dry-run")["notes"] if "no outputs" in each]
+    assert "train.py:15 saves model.pt, which would be lost" in note
+    assert "outputs: [model.pt]" in note
+    text = (folder / "job.yaml").read_text().replace("outputs: []", "outputs: [x]")
+    (folder / "job.yaml").write_text(text)
+    assert not any("no outputs" in note for note in mlcd.json("train", "job.yaml", "--dry-run")["notes"])
+
+
+@pytest.mark.parametrize(
+    ("file", "script", "name"),
+    [("job.yaml", "tune_bert.py", "tune_bert"), ("job.yaml", "train.py", "cats-dogs"), ("big.yaml", "tune.py", "big")],
+)
+def test_a_job_is_called_by_its_file_its_script_or_its_folder(
+    mlcd: Mlcd, folder: Path, monkeypatch: pytest.MonkeyPatch, file: str, script: str, name: str
+) -> None:
+    (folder / "Cats & dogs").mkdir()
+    monkeypatch.chdir(folder / "Cats & dogs")
+    Path(script).write_text(PLAIN)
+    mlcd("init", file, "-t", "pytorch")
+    assert read_train(file).name.lower() == name
+
+
+def test_every_template_is_in_the_docs() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "init.md").read_text(encoding="utf-8")
+    assert [kind for kind in TEMPLATES if f"`{kind}`" not in page] == []

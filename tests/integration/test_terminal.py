@@ -171,3 +171,14 @@ def test_a_dumb_terminal_gets_lines(folder: Path) -> None:
     assert "\x1b" not in text
     assert not any(LIVE.search(line) for line in drawn_lines(text))
     assert text.count("Training on") == 5
+
+
+def test_a_list_of_runs_is_not_wide(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Also where it is piped: one with long goals and choices had 190 columns."""
+    (folder / "long.yaml").write_text(TRAIN.replace("budget: 40 USD", "deadline: 20h, budget: 40 USD"))
+    assert run(["train", "long.yaml"]) == 0
+    capsys.readouterr()
+    assert run(["runs"]) == 0
+    listed = capsys.readouterr().out
+    assert "fastest within 20 h for at most $40.00: " in listed
+    assert max(map(len, listed.splitlines())) <= 100

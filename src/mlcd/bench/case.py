@@ -18,7 +18,7 @@ from mlcd.run.attempt import Ending
 from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.search.registry import strategy
-from mlcd.search.strategy import Elastic, Strategy, is_watched
+from mlcd.search.strategy import Elastic, Strategy, with_wishes
 from mlcd.trial.outcome import Status
 from mlcd.units import HOUR, Usd
 
@@ -142,7 +142,7 @@ def search_with(
     chosen: Strategy, problem: Problem, cloud: Cloud, *, name: str, seed: int = 0, parallel: int = 1
 ) -> SearchRun:
     """The same with an existing strategy object; `name` is its name in the run's header."""
-    problem = replace(problem, watched=is_watched(chosen))
+    problem = with_wishes(problem, chosen)
     return Engine(
         run=new_run(Kind.TRAIN, problem, cloud=cloud.name, strategy=name, seed=seed, parallel=parallel),
         decider=SearchDecider(strategy=chosen, aftermath=TrainingDecider(), parallel=parallel),

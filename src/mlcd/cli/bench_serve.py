@@ -17,6 +17,11 @@ if TYPE_CHECKING:
 @click.option("--sim", is_flag=True, help="Use the simulated space of Falcon's paper: 1,440 configurations.")
 @click.option("--cpu", is_flag=True, help="Use the models measured on CPUs with ONNX Runtime.")
 @click.option(
+    "--load-tests",
+    is_flag=True,
+    help="With tables of language models: a trial goes through the requests in flight, as in `mlcd serve`.",
+)
+@click.option(
     "--strategies",
     default="falcon,falcon-transfer,random",
     metavar="A,B",
@@ -55,6 +60,7 @@ def serve(  # noqa: PLR0917 - click passes options by name
     tables: Path | None,
     sim: bool,
     cpu: bool,
+    load_tests: bool,
     strategies: str,
     trials: str,
     slo: str | None,
@@ -87,7 +93,7 @@ def serve(  # noqa: PLR0917 - click passes options by name
         targets=targets,
         jobs=jobs,
     )
-    found = beds(sim=sim, cpu=cpu, tables=tables)
+    found = beds(sim=sim, cpu=cpu, tables=tables, load_tests=load_tests)
     for text in dict.fromkeys(text for bed in found for text in applicable(comparison, bed)[1]):
         click.echo(f"{text} is excluded: it needs operators, and these tables have none", err=True)
     rows = compare(comparison, found)

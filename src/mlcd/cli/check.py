@@ -85,12 +85,15 @@ def _clouds() -> Iterator[Finding]:
 
 
 def _real_clouds() -> Iterator[Finding]:
+    from mlcd.clouds.busy import SLOWER, busy_text
     from mlcd.clouds.local import usable_cpus
     from mlcd.clouds.minicloud.facilities import missing as minicloud_lacks
     from mlcd.clouds.skypilot import missing as skypilot_lacks
     from mlcd.clouds.slurm.engine import missing as slurm_lacks
 
-    yield Finding("local", "ok", f"real trials in processes of this machine, {len(usable_cpus())} processors")
+    busy = busy_text()
+    text = f"real trials in processes of this machine, {len(usable_cpus())} processors"
+    yield Finding("local", "warning" if busy else "ok", f"{text}; {busy}; {SLOWER}" if busy else text)
     lacks = minicloud_lacks()
     yield Finding("minicloud", "no" if lacks else "ok", "; ".join(lacks) or "real isolated nodes on this machine")
     unusable = slurm_lacks()

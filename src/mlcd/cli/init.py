@@ -2,6 +2,7 @@ import os
 import re
 import shlex
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -76,9 +77,9 @@ def init(
     found: TrainingScript | None = None
     if kind in OF_SCRIPTS:
         found, others = _script(kind, script, file.absolute().parent)
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", file.stem).strip("-._")
-    name = None if stem in ("", "job") else stem[:80]
-    values = _values(found, file.absolute().parent) if kind in OF_SCRIPTS else _model(kind, file.absolute().parent)
+    model = _model(kind, file.absolute().parent)
+    values = _values(found, file.absolute().parent) if kind in OF_SCRIPTS else model
+    name = _name(file, kind, found, model)
     original = _copy_of(found) if found is not None and edit and found.edits else None
     if not kept:
         write_file(file, template(name, kind, **values))
@@ -142,9 +143,24 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
         found["NODES"] = "1..4"
     if script.keeps_work:
         found["CHECKPOINTS"] = "true"
-    if script.outputs:
+    if script.outputs or not script.unnamed_saves:
         found["OUTPUTS"] = f"[{', '.join(_quoted(name) for name in script.outputs)}]"
     return found
+
+
+USUAL_NAMES = ("", "job", "train", "training", "main", "run", "script", "model", "finetune", "fit")
+"""Names of files that say nothing about the job."""
+
+
+def _name(file: Path, kind: str, script: "TrainingScript | None", model: Mapping[str, str]) -> str | None:
+    """The job's name: that of its file, its script, its model or its folder; None for the template's own."""
+    candidates = [file.stem]
+    if kind not in ("simulated", "serverless"):  # those run a job that the template describes
+        candidates += [script.path.stem] if script is not None else []
+        candidates += [Path(each.strip("'")).stem for each in model.values()]
+        candidates.append(file.absolute().parent.name)
+    slugs = (re.sub(r"[^A-Za-z0-9._-]+", "-", each).strip("-._")[:80] for each in candidates)
+    return next((slug for slug in slugs if slug.lower() not in USUAL_NAMES), None)
 
 
 def _copy_of(script: "TrainingScript") -> Path:
@@ -250,6 +266,9 @@ def _about(script: "TrainingScript", others: "tuple[TrainingScript, ...]", *, ed
     elif script.edits:
         lines.append("Lines to add (by hand, without mlcd, the script runs as before):")
     lines += [f"Note: {note}." for note in script.notes]
+    lines += [f"Note: {_shown(script.path)}:{save.line} {save}." for save in script.unnamed_saves]
+    if not script.saves:
+        lines.append("Note: no line that saves a file was found: `outputs` is empty, so nothing is brought back.")
     return lines
 
 
@@ -277,6 +296,7 @@ def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | N
     unknown += ["job.epochs"] if script is None or script.epochs is None else []
     unknown = [] if kind in ("huggingface", "lightning") else unknown  # their Trainer tells how much there is
     unknown += ["job.batch"] if script is None or script.batch is None else []
+    unknown += ["outputs"] if script is None or (script.unnamed_saves and not script.outputs) else []
     if kind in OF_SCRIPTS and not kept and unknown:
         steps.append(f"CHANGE THIS in {file}: {', '.join(unknown)}; the script does not say it plainly.")
     if kind == "slurm":
@@ -308,6 +328,7 @@ def _json(
             "epochs": script.epochs,
             "samples": script.samples,
             "outputs": list(script.outputs),
+            "unnamed_saves": [save.line for save in script.unnamed_saves],
             "notes": list(script.notes),
             "edits": [
                 {"line": e.line, "replaces_lines": e.last - e.line + 1, "new": list(e.new), "why": e.why}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 import click
 
 from mlcd.errors import BadInput
-from mlcd.untrusted import Malformed, expanded, on_one_line
+from mlcd.untrusted import Malformed, expanded, is_utf8, on_one_line
 
 if TYPE_CHECKING:
     from mlcd.events import Observer
@@ -68,9 +68,7 @@ class RunName(click.ParamType):  # type: ignore[type-arg]  # generic only in rec
 
     def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """See click."""
-        try:
-            value.encode()
-        except UnicodeEncodeError:
+        if not is_utf8(value):
             self.fail(f"is not text in UTF-8 (got {value[:80]!r})", param, ctx)
         if len(value) > MOST_NAME_CHARACTERS:
             self.fail(f"no run has a name of {len(value):,} characters (got {value[:80]!r}...)", param, ctx)

@@ -56,6 +56,7 @@ def continued(
     with Store(home()) as store:
         found = store.load(run)
         if found.status.is_final:
+            print_text(f"{found.run_id} has ended ({found.status}): nothing was run; its result again:", err=True)
             return found
         prepared = kind_of(found.kind).prepare_again(found, store.spec(found.run_id, envs=envs), store.folder)
         if ask:

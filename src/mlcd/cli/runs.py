@@ -115,21 +115,20 @@ def run_row(run: "RunSummary", live: set[str]) -> dict[str, Any]:
 
 
 def _print(shown: "list[RunSummary]", live: set[str]) -> None:
-    rows = [["run", "started", "cloud", "goal", "choice", "status", "trials", "spent"]]
+    rows = [["run", "started", "cloud", "status", "trials", "spent"]]
     rows += [
         [
             run.run_id,
             run.created[:16].replace("T", " "),
             run.cloud,
-            run.goal,
-            run.choice or "-",
             state(run, live),
             str(run.trials),
             str(run.spent),
         ]
         for run in shown
     ]
-    click.echo(table(rows, "<<<<<<>>"))
+    notes = [f"{run.goal}: {run.choice}" if run.choice else run.goal for run in shown]
+    click.echo(table(rows, "<<<<>>", notes=notes))
     stopped = [run for run in shown if run.status is not None and not run.status.is_final and run.run_id not in live]
     if stopped:
         print_text("", f"To continue a stopped run: mlcd resume {stopped[0].run_id}")

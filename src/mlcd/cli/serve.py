@@ -197,8 +197,11 @@ def _print(record: "SearchRun", output: str, deployed: "Deployed | None", writte
 def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     """Print what would be tried. Returns the exit code: that of an infeasible run if no load test fits the limits."""
     from mlcd.cli.dry_run import first_look
+    from mlcd.deciders.verification import MOST_VERIFICATIONS
+    from mlcd.report.wording import plural
     from mlcd.run.header import CHAT
     from mlcd.trial.outcome import Status
+    from mlcd.units import format_seconds
 
     look = first_look(prepared)
     is_chat = prepared.serving is not None and prepared.serving.scenario == CHAT
@@ -206,7 +209,9 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     code = 0 if look.allowed else Status.INFEASIBLE.exit_code
     problem, verify_seconds = prepared.problem, prepared.test.verify_seconds
     policy = problem.trial
-    seconds = policy.seconds * min(problem.max_trials, len(problem.space)) + verify_seconds
+    tests_seconds = policy.seconds * min(problem.max_trials, len(problem.space))
+    seconds = tests_seconds + verify_seconds
+    longest = tests_seconds + (MOST_VERIFICATIONS if verify_seconds else 0) * verify_seconds
     if output == "json":
         print_json(
             {
@@ -220,6 +225,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
                 "strategy": prepared.strategy,
                 "scenario": prepared.serving.scenario if prepared.serving else None,
                 "expected_seconds": seconds,
+                "expected_seconds_if_verifications_fail": longest,
                 "notes": list(prepared.notes),
             }
         )
@@ -230,10 +236,13 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
         + _excluded_text(problem.space)
     )
-    print_text(
-        f"At most {problem.max_trials} load tests of {policy.seconds:g} s by {prepared.strategy}, then a"
-        f" verification of {verify_seconds:g} s: about {seconds / 60:.0f} min. Nothing was started."
-    )
+    tests = f"At most {plural(problem.max_trials, 'load test')} of {format_seconds(policy.seconds)}"
+    verified = f", then a verification of {format_seconds(verify_seconds)}" if verify_seconds else ""
+    print_text(f"{tests} by {prepared.strategy}{verified}: about {format_seconds(seconds)}. Nothing was started.")
+    if verify_seconds:
+        again = f"up to {MOST_VERIFICATIONS} verifications in all, about {format_seconds(longest)}"
+        print_text(f"A verification that fails is repeated at a lower rate or with the next best: {again}.")
+    print_text("The time to start each server comes on top.")
     for note in prepared.notes:
         print_text(f"Note: {note}")
     if look.allowed < len(problem.space):

@@ -13,6 +13,7 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
+from mlcd.clouds.busy import busy_text
 from mlcd.clouds.exits import NodeExit, read_exit
 from mlcd.clouds.nodes import PREFIX, Closable, Monitored, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
@@ -167,6 +168,7 @@ class JobLease:
         self._source: ReportSource | None = None
         self._ended_by_itself = False
         self._missing_outputs: tuple[str, ...] = ()
+        self._taken_outputs: set[str] = set()
         self._is_finished = False
         self._given_outputs: dict[str, dict[str, tuple[int, int]]] = {}
         """The user's own files where the job will leave its outputs."""
@@ -308,7 +310,18 @@ class JobLease:
         log = self.folder / "node-0" / "log.txt"
         lines = [line for line in last_lines(log, most_bytes=COUNTED_LOG_BYTES) if line.strip()]
         seen = replace(self._source.seen, log_lines=len(lines), last_line=last_line(log))
-        return hidden(silence_text(self.job.progress, seen), {**self.job.secrets, **self.job.envs})
+        text = silence_text(self.job.progress, seen, has_ended=self._ended_by_itself)
+        return hidden(text, {**self.job.secrets, **self.job.envs})
+
+    def disturbance(self) -> str:
+        """See mlcd.clouds.silence.NamesDisturbance."""
+        shares = getattr(self.cloud.engine, "shares_this_machine", False) is True
+        return busy_text() if shares and not self._ended_by_itself else ""
+
+    def has_done_all(self) -> bool:
+        """See mlcd.clouds.provider.KnowsItsWork."""
+        is_known = self.job.target is not None or (self.job.samples or self.total_samples) is not None
+        return is_known and self._did_all()
 
     def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a real job knows its own progress
         """Ask the job to save, wait for that within the authorised time, fetch everything, give the nodes back.
@@ -327,6 +340,8 @@ class JobLease:
                     if self.nodes.state() is NodesState.ENDED:
                         break
                 time.sleep(POLL_SECONDS)
+            if self.has_done_all():  # one with work to do also exits with success when it is asked to stop
+                self._ended_by_itself = self._ended_by_itself or self._has_succeeded()
         used, elapsed = self.nodes.used_seconds(), self.elapsed_seconds
         problems = self._fetch_results()
         self.nodes.release()
@@ -529,12 +544,19 @@ class JobLease:
         check_way(workdir / "output", below=self.cloud.home)
         if os.path.lexists(workdir / name):
             copy_or_move(workdir / name, self.space.outputs / name, within=workdir)
+            self._taken_outputs.add(name)
 
     def _keep_for_missing_outputs(self) -> None:
-        """Find the outputs that a training which ended by itself did not leave; then keep all that it wrote."""
+        """Find the outputs that a training which ended by itself did not leave; then keep all that it wrote.
+
+        What an earlier attempt left counts where this one continued from its checkpoint: it is the same training.
+        """
         if not self._ended_by_itself:
             return
-        self._missing_outputs = tuple(n for n in self.job.outputs if not os.path.lexists(self.space.outputs / n))
+        left = self._taken_outputs
+        if self.base_samples > 0:
+            left = {name for name in self.job.outputs if os.path.lexists(self.space.outputs / name)}
+        self._missing_outputs = tuple(name for name in self.job.outputs if name not in left)
         if self._missing_outputs and isinstance(self.nodes, RemoteFiles):
             self.nodes.fetch(["workdir"])
 

@@ -35,6 +35,9 @@ class Local:
     noise = 0.08
     """An estimate for an idle machine: pinned nodes of the minicloud, where it was measured, differ by 0.11."""
 
+    shares_this_machine = True
+    """Other programs on it slow its nodes down."""
+
     def __init__(self, home: Path, cpus: tuple[int, ...] | None = None) -> None:
         self.home = home
         self.cpus = usable_cpus() if cpus is None else cpus

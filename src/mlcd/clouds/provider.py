@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from mlcd.space import Config
 from mlcd.trial.node_metrics import NodeMetrics
@@ -105,6 +105,15 @@ class Lease(AbstractContextManager["Lease"], Protocol):
 
     def finish(self, at: JobProgress) -> Settled:
         """End the job after its last progress `at`: let it save, fetch its results, give the nodes back."""
+        ...
+
+
+@runtime_checkable
+class KnowsItsWork(Protocol):
+    """A lease whose job says how much work there is."""
+
+    def has_done_all(self) -> bool:
+        """Whether the job has reported all of its work: it is silent because it writes its results."""
         ...
 
 

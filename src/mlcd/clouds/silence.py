@@ -21,6 +21,15 @@ class ExplainsSilence(Protocol):
         ...
 
 
+@runtime_checkable
+class NamesDisturbance(Protocol):
+    """A lease that can say what may have held its job up from outside."""
+
+    def disturbance(self) -> str:
+        """Such as other programs on this machine, as a clause; "" where nothing is known."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
     """What a job has written.
@@ -37,8 +46,8 @@ class Seen:
     last_line: str = ""
 
 
-def silence_text(rule: ProgressRule, seen: Seen) -> str:
-    """Why no sample was counted by `rule`, and what to change."""
+def silence_text(rule: ProgressRule, seen: Seen, *, has_ended: bool = False) -> str:
+    """Why no sample was counted by `rule`, and what to change; `has_ended` if the job ended by itself."""
     last = f", the last one: {_quoted(seen.last_line)}" if seen.last_line else ""
     output = f"node 0 wrote {_count(seen.log_lines)}{last}" if seen.log_lines else "node 0 wrote no output"
     if rule.pattern:
@@ -56,7 +65,12 @@ def silence_text(rule: ProgressRule, seen: Seen) -> str:
     if seen.lines:
         return f"mlcd.steps was called, and no step has ended; {output}; increase search.trial.minutes"
     fix = "loop over mlcd.steps(loader) in the script, or set progress.pattern to a line that it prints"
-    return f"the script never called mlcd.steps; {output}; {fix}; {LONGER}"
+    if has_ended:
+        return f"the script never called mlcd.steps; {output}; {fix}"
+    if seen.log_lines:
+        return f"the script had not called mlcd.steps by then; {output}; {fix}; {LONGER}"
+    early = "it may still have been importing: increase search.trial.minutes"
+    return f"the script had not called mlcd.steps by then, and {output}; {early}; if it never calls it, {fix}"
 
 
 def _count(lines: int) -> str:

@@ -118,7 +118,7 @@ class EpochDecider:
         budget = run.problem.goal.budget
         told = smallest if smallest is not None and budget is not None and smallest > budget else None
         forecast = EpochForecast.of(run.problem, ledger.epochs, remaining, self.prior, least_share=LEAST_SHARE)
-        relaxations = forecast.relaxations(run.problem, remaining)
+        relaxations = forecast.relaxations(run.problem, ledger.epochs, remaining)
         if told is not None and all(way.deadline_seconds is None for way in relaxations):
             relaxations = (relaxation(budget=told.dollars),)
         return self._end(run, status, stopped, told, relaxations)

@@ -100,7 +100,7 @@ class SearchDecider:
         most = 1 if one_by_one else count
         room = min(most, problem.max_trials - len(run.trials) - len(ledger.open))
         if room <= 0:
-            return (), f"the limit of {problem.max_trials} {problem.trial_noun}s is reached"
+            return (), problem.limit_of_trials_text
         if not problem.work_known and ledger.history.measured and problem.target is None:
             raise BadInput(
                 "the job did not report how much work there is: give job.samples, or mlcd.steps(loader, total=...)"

@@ -12,10 +12,10 @@ from numbers import Real
 from types import TracebackType
 from typing import NoReturn, Protocol, Self, TypeVar, runtime_checkable
 
-from mlcd.clouds.provider import Cloud, JobProgress, Lease, LeaseFailed, Order, Settled
+from mlcd.clouds.provider import Cloud, JobProgress, KnowsItsWork, Lease, LeaseFailed, Order, Settled
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.clouds.serving.provider import Endpoint, ServerLease, ServingCloud
-from mlcd.clouds.silence import ExplainsSilence
+from mlcd.clouds.silence import ExplainsSilence, NamesDisturbance
 from mlcd.engine.clock import boot_seconds
 from mlcd.engine.performer import Situation
 from mlcd.engine.watchdog import MAY_STILL_RUN, Bounds
@@ -400,6 +400,21 @@ class CheckedListener(CheckedLease):
             return _text(self._entered.silence(), "silence()") if isinstance(self._entered, ExplainsSilence) else ""
         except Exception:
             return ""
+
+    def disturbance(self) -> str:
+        """See mlcd.clouds.silence.NamesDisturbance; "" where the lease cannot say."""
+        try:
+            found = self._entered.disturbance() if isinstance(self._entered, NamesDisturbance) else ""
+            return _text(found, "disturbance()")
+        except Exception:
+            return ""
+
+    def has_done_all(self) -> bool:
+        """See mlcd.clouds.provider.KnowsItsWork; False where the lease does not say."""
+        try:
+            return isinstance(self._entered, KnowsItsWork) and self._entered.has_done_all() is True
+        except Exception:
+            return False
 
 
 class CheckedServer(CheckedLease):

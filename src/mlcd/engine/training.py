@@ -197,7 +197,7 @@ class Training:
     def _watched(self, order: Order, watch: AttemptWatch) -> Attempt:
         nodes, self.held = self.held or TrainingNodes(cloud=self.cloud, order=order), None
         nodes.cloud.warn = self.cloud.warn
-        self._tell(0.0, ZERO, 0.0)
+        self._tell(self._share_done(watch), ZERO, 0.0)
         try:
             with nodes:
                 for point in self._progress(nodes):
@@ -207,7 +207,7 @@ class Training:
                     ended = self._simulated_end(watch) if self.cloud.simulated else None
                     if ended is not None:
                         return ended
-                    self._tell(min(point.samples / watch.work, 1.0), self._charge(point.seconds), point.seconds)
+                    self._tell(self._share_done(watch), self._charge(point.seconds), point.seconds)
                     ending = self._ending(watch, nodes)
                     if ending is not None:
                         settled = self._kept(nodes, point) if ending[0] is Ending.CONTINUED else nodes.finish(point)
@@ -586,6 +586,12 @@ class Training:
         if kept > 0 and run.problem.target is not None:
             where = "from its checkpoint"
         self.situation.tell(Warned(text=f"{ended.message}; the training continues {where}"))
+
+    def _share_done(self, watch: AttemptWatch) -> float:
+        """The share of the whole training that is done: what the attempt continues from, and what it did."""
+        before = self._run.reached_samples
+        whole = before + watch.work
+        return min((before + watch.last.samples) / whole, 1.0) if whole > 0 else 0.0
 
     def _tell(self, fraction: float, usd: Usd, seconds: float) -> None:
         if self._has_trials:  # they are what is shown

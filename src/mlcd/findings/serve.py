@@ -2,6 +2,7 @@
 
 import math
 
+from mlcd.findings.day import day_plan
 from mlcd.findings.receipt import receipt
 from mlcd.goal import Goal, Objective
 from mlcd.loadgen.chat.plan import ChatLimit
@@ -17,9 +18,11 @@ REQUESTS_PER_MILLION = 1e6
 
 def serve_findings(run: SearchRun) -> ServeFindings:
     """All that reports say of a served model beyond its steps and verdict."""
+    choice = chosen(run)
     return ServeFindings(
         receipt=receipt(run, run.problem),
-        choice=chosen(run),
+        choice=choice,
+        day=None if choice is None else day_plan(run, choice),
         rejected=rejected(run),
         nearest_miss=nearest_miss(run),
         met=tuple(

@@ -16,8 +16,9 @@ from mlcd.errors import StoreError
 FOLDER_MODE = 0o700
 FILE_MODE = 0o600
 _OTHERS = 0o077
+_STORE = "mlcd.sqlite3"
 _OWN_NAMES = (
-    "mlcd.sqlite3", "work", "locks", "leases", "functions", "quantised", "skypilot", "envs", "backups", "prices",
+    _STORE, "work", "locks", "leases", "functions", "quantised", "skypilot", "envs", "backups", "prices",
 )  # fmt: skip
 """What mlcd makes in a home; its other files begin with one of these names and a dot or a hyphen."""
 DEFAULT_NAME = ".mlcd"
@@ -76,14 +77,16 @@ def close_to_others(folder: Path) -> None:
     """Take away what others may do with a home: with the folder, and with each file and folder that mlcd made in it.
 
     Changes nothing that belongs to somebody else, and never fails: a home on a read-only disk keeps its modes. A folder
-    that also holds things that mlcd did not make (MLCD_HOME=/tmp) keeps its own mode; what mlcd made there does not.
+    that also holds things that mlcd did not make (MLCD_HOME=/tmp) keeps its own mode, and so does what bears a name
+    there that others use, too: `work` may be the user's own. Only the store is closed then.
     """
     with contextlib.suppress(OSError):
         entries = list(os.scandir(folder))
+        is_own = folder.name == DEFAULT_NAME or all(_is_own(entry.name) for entry in entries)
         for entry in entries:
-            if _is_own(entry.name):
+            if _is_own(entry.name) and (is_own or entry.name.startswith(_STORE)):
                 _close(Path(entry.path), entry.stat(follow_symlinks=False))
-        if folder.name == DEFAULT_NAME or all(_is_own(entry.name) for entry in entries):
+        if is_own:
             _close(folder, folder.stat())
 
 

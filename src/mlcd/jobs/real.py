@@ -10,6 +10,7 @@ from typing import Protocol
 
 from mlcd.catalog import Instance, load_catalog
 from mlcd.catalog.sets import cloud_of
+from mlcd.clouds.busy import busy_notes
 from mlcd.clouds.job import SAVE_SECONDS, JobCloud, RealJob
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.errors import ProviderError, nearest
@@ -17,7 +18,7 @@ from mlcd.jobs.accelerators import check_accelerators, with_accelerators
 from mlcd.jobs.batches import with_batches
 from mlcd.jobs.choice import check_size, listed, may_train, type_field, unfit_notes
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of
-from mlcd.jobs.run_script import check_script
+from mlcd.jobs.run_script import check_script, outputs_notes
 from mlcd.jobs.work import LOCAL_RESTART_SECONDS, RESTART_SECONDS, with_work
 from mlcd.problem import STOP_SECONDS, Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
@@ -87,7 +88,8 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
     if spec.checkpoints and kind not in NOMINAL_PRICE_CLOUDS:
         problem = replace(problem, stop_seconds=SAVE_SECONDS + STOP_SECONDS)
     if kind in NOMINAL_PRICE_CLOUDS:
-        notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged")
+        notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged", *busy_notes())
+    notes = (*notes, *outputs_notes(spec, job.workdir))
     return ResolvedJob(
         problem=problem,
         cloud=JobCloud(engine, job, home=home, noise=noise),

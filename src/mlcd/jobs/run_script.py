@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path, PurePosixPath
 
 from mlcd.errors import nearest
+from mlcd.scripts import read_saves
 from mlcd.spec.train import TrainSpec
 
 _PYTHON = re.compile(r"python[0-9.]*")
@@ -13,6 +14,8 @@ _PREFIXES = ("exec", "env", "time", "nohup")
 _END_OF_COMMAND = re.compile(r"&&|\|\||[;|&\n]")
 _SHELL = re.compile(r"[$*?~{}`<>()\[\]\\]")
 """Characters that the shell replaces: such a name is not known in advance."""
+MOST_NAMED = 5
+"""Files that a note names."""
 
 
 def check_script(spec: TrainSpec, workdir: Path | None) -> None:
@@ -32,6 +35,24 @@ def check_script(spec: TrainSpec, workdir: Path | None) -> None:
     near = nearest(name, here)
     hint = f"; did you mean {near}?" if near else ""
     raise spec.error("run", f"starts {name}, which is not in workdir ({workdir}){hint}", value=spec.run.strip()[:200])
+
+
+def outputs_notes(spec: TrainSpec, workdir: Path | None) -> tuple[str, ...]:
+    """A warning for a job without outputs, with what its script seems to save; () where it declares some."""
+    if spec.outputs:
+        return ()
+    name = script_of(spec.run)
+    is_here = workdir is not None and name.endswith(".py")
+    saves = read_saves(workdir / name) if workdir is not None and is_here else ()
+    inside = [save for save in saves if save.is_inside]
+    if inside:
+        files = ", ".join(save.path for save in inside[:MOST_NAMED])
+        loss = f"{name}:{inside[0].line} saves {files}, which would be lost: write outputs: [{files}]"
+        return (f"no outputs are declared, and {loss}",)
+    unnamed = [save for save in saves if not save.path]
+    if unnamed:
+        return (f"no outputs are declared, and {name}:{unnamed[0].line} {unnamed[0]}, which would be lost",)
+    return ("no outputs are declared: nothing is brought back from the training but its log",)
 
 
 def script_of(run: str) -> str:

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mlcd.clouds.busy import busy_notes
 from mlcd.clouds.serving import LocalServing
 from mlcd.clouds.serving.local import ServersHere
 from mlcd.deciders.search import SearchDecider
@@ -14,6 +15,7 @@ from mlcd.engine.serving import LoadTestPerformer
 from mlcd.errors import BadInput, ProviderError, nearest
 from mlcd.extras import require
 from mlcd.jobs.gpu_space import gpu_for, gpu_work
+from mlcd.jobs.load_files import day_rates
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
 from mlcd.jobs.served_model import read_model
@@ -90,6 +92,7 @@ def prepare(
         scenario=str(spec.scenario),
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
+        profile=day_rates(spec),
         resemblance=resemblance(known, model.target) if known is not None and model.target is not None else None,
         notes=notes,
     )
@@ -144,7 +147,7 @@ def _prepared(
         seed=seed,
         catalog_date=PRICES_DATE,
         spec=_spec_to_json(spec, now),
-        notes=facts.notes,
+        notes=(*facts.notes, *busy_notes()),
         serving=facts,
         now=now,
         server=server,
@@ -157,6 +160,7 @@ def _prepare_command(
 ) -> PreparedServing:
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder)
+    spec = job.spec
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
@@ -173,6 +177,7 @@ def _prepare_command(
         scenario=CHAT,
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
+        profile=day_rates(spec),
     )
     return _prepared(
         spec,

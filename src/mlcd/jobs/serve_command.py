@@ -10,7 +10,7 @@ from mlcd.clouds.serving.gpu_share import WHOLE
 from mlcd.gpus import Gpu, can_share, find_gpus
 from mlcd.jobs.choice import check_size
 from mlcd.jobs.gpu_space import GPU_PRICE, gpu_share_price, gpu_usd_per_hour
-from mlcd.loadgen.chat import Exchange
+from mlcd.jobs.load_files import requests_of, with_requests
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.chat import ChatTest
 from mlcd.space import Space
@@ -29,8 +29,12 @@ LOCAL = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class CommandJob:
-    """A server that is a command, resolved against this machine."""
+    """A server that is a command, resolved against this machine.
 
+    spec  the job, with what its files say of lengths and rates
+    """
+
+    spec: ServeSpec
     space: Space
     prices: tuple[Usd, ...]
     cloud: CommandServing
@@ -58,19 +62,24 @@ def command_job(spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Pa
         ready=server.ready,
         gpu=gpu,
     )
+    requests = requests_of(spec, seed=seed)
+    spec = with_requests(spec, requests)
     load = spec.load
     test = ChatTest(
-        exchanges=(Exchange(input_tokens=load.input_tokens, output_tokens=load.output_tokens),),
+        exchanges=requests.exchanges,
+        trace=requests.trace,
+        is_open=load.is_open,
         concurrency=load.concurrency,
         limits=spec.goal.token_limits,
         path=server.path,
         shared_tokens=load.shared_tokens,
         extra=server.body,
+        folder=Path(cloud.model) if cloud.model and Path(cloud.model).is_dir() else None,
         headroom=load.headroom,
         verify_seconds=load.verify_seconds,
         seed=seed,
     )
-    return CommandJob(space=space, prices=_prices(spec, space, gpu), cloud=cloud, test=test, noise=noise)
+    return CommandJob(spec=spec, space=space, prices=_prices(spec, space, gpu), cloud=cloud, test=test, noise=noise)
 
 
 def _model(spec: ServeSpec, here: Path) -> str:

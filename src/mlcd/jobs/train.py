@@ -26,7 +26,7 @@ from mlcd.plugins import check_methods, check_object, is_object_name, object_mis
 from mlcd.problem import Problem
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
-from mlcd.search.strategy import Elastic, Strategy, is_watched
+from mlcd.search.strategy import Elastic, Strategy, with_wishes
 from mlcd.spec import TrainSpec, with_overrides
 from mlcd.spec.env_values import without_env_values
 from mlcd.store.store import FILE as STORE_FILE
@@ -74,7 +74,7 @@ def prepare(
         raise spec.error("search.strategy", said, value=spec.search.strategy)
     now = datetime.now(UTC)
     earlier = EarlierRuns()
-    problem = replace(setting.problem, watched=is_watched(chosen))
+    problem = with_wishes(setting.problem, chosen)
     if setting.charged if reuse is None else reuse:
         earlier = earlier_runs(folder, setting.cloud.name, spec, problem)
         problem = replace(problem, similar=similar_speeds(problem, earlier.similar))

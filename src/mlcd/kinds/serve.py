@@ -5,6 +5,8 @@ from typing import Any, TextIO
 from mlcd.jobs.serve import check_strategy, prepare, stored_spec
 from mlcd.kinds.job_kind import JobKind
 from mlcd.problem import Problem
+from mlcd.report.day_picture import DAY_PICTURE, day_picture
+from mlcd.report.pace_picture import RATES_PICTURE, TOKENS_PICTURE, has_paces, pace_picture
 from mlcd.report.page import WIDE
 from mlcd.report.serving import serving_verdict
 from mlcd.report.serving_html import serving_html
@@ -19,8 +21,16 @@ def _progress(stream: TextIO, problem: Problem, _: str) -> ServingProgress:
     return ServingProgress(stream, problem.goal, problem=problem)
 
 
-def _picture(run: SearchRun, _: str) -> str:
-    return serving_picture(run, WIDE)
+def _pictures(run: SearchRun) -> tuple[str, ...]:
+    paces = (TOKENS_PICTURE, RATES_PICTURE) if has_paces(run) else ()
+    return PICTURE, *paces, *((DAY_PICTURE,) if run.serve_findings.day is not None else ())
+
+
+def _picture(run: SearchRun, name: str) -> str:
+    if name == PICTURE:
+        return serving_picture(run, WIDE)
+    day = run.serve_findings.day
+    return day_picture(run, day, WIDE) if name == DAY_PICTURE and day is not None else pace_picture(run, name, WIDE)
 
 
 def _text(run: SearchRun, *, plain: bool = False, **look: Any) -> str:  # noqa: ARG001 - it has no plot
@@ -36,6 +46,6 @@ ROW = JobKind(
     as_text=_text,
     as_json=serving_json,
     as_html=serving_html,
-    pictures=lambda _: (PICTURE,),
+    pictures=_pictures,
     as_picture=_picture,
 )

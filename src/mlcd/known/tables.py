@@ -1,12 +1,14 @@
 """Offline knowledge as values: models by their operators, their measured latencies, and the operators' own curves."""
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mlcd.known.gpus import Machine
+from mlcd.known.language_models import LanguageModel, TokenLengths
 from mlcd.space import Config
 
 Floats = NDArray[np.float64]
@@ -38,10 +40,14 @@ class OperatorUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetModel:
-    """A model to serve. Only its operators were measured, in one run."""
+    """A model to serve. Only its operators were measured, in one run.
+
+    language  a language model's sizes; None for other models, and where they are not known
+    """
 
     name: str
     operators: tuple[OperatorUse, ...]
+    language: LanguageModel | None = None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,17 +55,25 @@ class KnownModel:
     """A model that was measured in every configuration, in the order of `Known.configs`.
 
     latency_seconds  (N,) of one batch, with all replicas busy; infinite where memory ran out, nan where not measured
+    p50_seconds      (N,) median latency of a request, where it was measured apart: a language model's requests join and
+                     leave a running batch; None: that of the batch
     """
 
     target: TargetModel
     family: str
     latency_seconds: Floats
     memory_gib: Floats
+    p50_seconds: Floats | None = None
 
     @property
     def name(self) -> str:
         """The model's name."""
         return self.target.name
+
+    @property
+    def request_seconds(self) -> Floats:
+        """(N,) the latency that a limit is on."""
+        return self.latency_seconds if self.p50_seconds is None else self.p50_seconds
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -83,6 +97,10 @@ class Known:
     simulated     whether the numbers are simulated, not measured
     chosen        names of models -> the operators that would have been chosen for measuring, had these models been the
                   only ones; None: all that they use, and all that no model uses
+    machines      the GPUs of each instance type, as far as they are known
+    lengths       of the requests, if the models are language models
+    users         requests in flight that one load test goes through; empty where `batch` is a knob, or is not known
+    paces         the same models at each number of requests in flight, where a load test goes through them
     """
 
     configs: tuple[Config, ...]
@@ -92,6 +110,10 @@ class Known:
     source: str
     simulated: bool
     chosen: Callable[[frozenset[str]], frozenset[OperatorShape]] | None = None
+    machines: Mapping[str, Machine] = field(default_factory=dict)
+    lengths: TokenLengths | None = None
+    users: tuple[int, ...] = ()
+    paces: "Known | None" = None
 
     def __post_init__(self) -> None:
         size = (len(self.configs),)
@@ -101,8 +123,8 @@ class Known:
 
     @cached_property
     def batches(self) -> Floats:
-        """(N,) items per batch."""
-        return np.array([float(config["batch"]) for config in self.configs])
+        """(N,) items per batch; 1 if `batch` is not a knob."""
+        return np.array([float(dict(config.values).get("batch", 1)) for config in self.configs])
 
     @cached_property
     def replicas(self) -> Floats:
@@ -125,13 +147,14 @@ class Known:
             for curve in self.curves
             if (shape := (curve.operator, curve.shape)) not in dropped and (chosen is None or shape in chosen)
         )
-        return replace(self, models=kept, curves=curves)
+        paces = None if self.paces is None else self.paces.without(*names)
+        return replace(self, models=kept, curves=curves, paces=paces)
 
     def throughput(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
         """(N,) items per second, with each replica's batches in sequence; 0 if the limit is broken or it failed."""
-        latency = model.latency_seconds
         with np.errstate(invalid="ignore"):
-            return np.where(latency <= slo_seconds, self.batches * self.replicas / latency, 0.0)
+            kept = model.request_seconds <= slo_seconds
+            return np.where(kept, self.batches * self.replicas / model.latency_seconds, 0.0)
 
     def per_dollar(self, model: KnownModel, slo_seconds: float = np.inf) -> Floats:
         """(N,) items per dollar: the objective of a search for cheap serving."""

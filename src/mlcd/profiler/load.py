@@ -15,7 +15,7 @@ from mlcd.memory import ran_out_of_memory
 from mlcd.problem import TrialPolicy
 from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
-from mlcd.units import Usd
+from mlcd.units import Usd, latency_text, speed_text
 
 LEAST_LOAD_SECONDS = 2.0
 """A shorter load test is meaningless: the trial is extended instead."""
@@ -293,8 +293,8 @@ def _fault(test: LoadTest, result: LoadResult, load: Load, *, wanted: float) -> 
         return f"{load.errors:,} of {load.requests:,} requests failed: {result.first_error}"
     if test.slo is not None and not load.meets(test.slo):
         seen = {50: load.p50_seconds, 95: load.p95_seconds, 99: load.p99_seconds}[test.slo.percentile]
-        limit = f"over the {test.slo.seconds * 1000:.3g} ms allowed"
-        return f"p{test.slo.percentile} of {seen * 1000:.3g} ms at {wanted:.4g} requests/s, {limit}"
+        limit = f"over the {latency_text(test.slo.seconds)} allowed"
+        return f"p{test.slo.percentile} of {latency_text(seen)} at {speed_text(wanted)} requests/s, {limit}"
     if test.rate is not None and test.scenario is not Scenario.SERVER and result.requests_per_second < test.rate:
         return f"{result.requests_per_second:.4g} of {test.rate:.4g} requests/s answered"
     return ""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import stdtrit
 
-from mlcd.clouds.provider import Cloud, JobProgress, LeaseFailed, Order, Purpose, Settled
+from mlcd.clouds.provider import Cloud, JobProgress, KnowsItsWork, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
-from mlcd.clouds.silence import ExplainsSilence
+from mlcd.clouds.silence import ExplainsSilence, NamesDisturbance
 from mlcd.errors import Interrupted
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.noise import noise_scale
@@ -85,13 +85,17 @@ def measure(
     try:
         with cloud.lease(order) as lease:
             listening = lease if isinstance(lease, Listening) else None
+            working = lease if isinstance(lease, KnowsItsWork) else None
             for point in lease.progress():
                 if cancelled():
                     raise Interrupted("the trial ended with the run")
+                watch.has_done_all = working is not None and working.has_done_all()
                 if watch.is_over(point):
                     break
             if watch.has_no_sample and isinstance(lease, ExplainsSilence):
                 watch.silence = lease.silence()
+            if watch.hung and isinstance(lease, NamesDisturbance):
+                watch.disturbance = lease.disturbance()
             if watch.points and not watch.hung:
                 settled = lease.finish(watch.points[-1])
     except LeaseFailed as failed:
@@ -116,13 +120,13 @@ def measure(
         at = watch.points[-1].seconds  # what comes after it, to save and to release, was the cloud's doing
         seconds = min(at, most) + max(settled.seconds - at, 0.0)
     usd = usd_per_hour.for_seconds(seconds)
-    speed = None if watch.hung else steady_speed(watch.points)
+    speed = None if watch.hung else steady_speed(watch.working_points)
     if speed is None:
         return Failure(
             config=config,
             attempt=attempt,
             kind=FailureKind.HANG if watch.hung else FailureKind.ERROR,  # a job that ended by itself does not hang
-            message=watch.complaint,
+            message="; ".join(filter(None, (watch.complaint, watch.disturbance))),
             seconds=seconds,
             usd=usd,
             reached_samples=settled.reached_samples if settled else 0.0,
@@ -173,6 +177,10 @@ class _Watch:
     extended: bool = False
     silence: str = ""
     """What a job without a sample wrote instead, where its lease knows."""
+    disturbance: str = ""
+    """What may have held up a job that hung, where its lease knows."""
+    has_done_all: bool = False
+    """Whether the job has reported all of its work: then it writes its results, and its silence is no hang."""
     _last_change: float = 0.0
     _longest_gap: float = 1.0
 
@@ -193,6 +201,14 @@ class _Watch:
     @property
     def has_no_sample(self) -> bool:
         return not self.points or self.points[-1].samples <= 0
+
+    @property
+    def working_points(self) -> list[JobProgress]:
+        """The points while it trained: without the time in which a job that has done all writes its results."""
+        if not self.has_done_all or not self.points:
+            return self.points
+        most = self.points[-1].samples
+        return self.points[: 1 + next(at for at, point in enumerate(self.points) if point.samples >= most)]
 
     @property
     def complaint(self) -> str:
@@ -216,6 +232,8 @@ class _Watch:
         if point.samples <= 0:
             self.hung = point.seconds >= self.policy.extended_seconds(self.nodes)
             return self.hung
+        if self.has_done_all:
+            return point.seconds >= self.policy.extended_seconds(self.nodes)
         silent = point.seconds - self._last_change
         self.hung = 0 < self.policy.watchdog_seconds <= silent
         if point.seconds >= self.policy.extended_seconds(self.nodes):
@@ -227,11 +245,20 @@ class _Watch:
         if self.hung:
             return True
         if point.seconds < self.policy.planned_seconds(self.nodes):
-            return False
+            return self._is_known(point)
         speed = steady_speed(self.points)
         imprecise = speed is None or 1.96 * speed.relative_error > self.policy.precision
         self.extended = self.extended or imprecise
         return not imprecise
+
+    def _is_known(self, point: JobProgress) -> bool:
+        """Whether the speed is known well enough before the planned time is over."""
+        if point.seconds - self.startup_seconds < self.policy.least_seconds(self.nodes):
+            return False
+        speed = steady_speed(self.points)
+        if speed is None or speed.points < BATCH_MEANS:
+            return False
+        return 1.96 * speed.relative_error <= self.policy.known_precision
 
 
 def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:

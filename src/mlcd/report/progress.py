@@ -32,6 +32,8 @@ class RunningSteps:
         self._trials, self._final = Pace(), Pace()
         self._expected_seconds: float | None = None
         self._started_seconds: float | None = None
+        self._first_fraction: float | None = None
+        """Of the training: what it continued from."""
 
     def trial_started(self, event: StepStarted, what: str) -> None:
         """A trial has started; the clock starts with the first."""
@@ -53,6 +55,7 @@ class RunningSteps:
 
     def chosen(self, plan: Plan | None) -> None:
         """Record what will run after the search."""
+        self._first_fraction = None
         self._expected_seconds = None if plan is None else plan.seconds
 
     def progressed(self, event: RunProgress, what: str) -> None:
@@ -60,8 +63,10 @@ class RunningSteps:
         fraction = min(1.0, max(0.0, event.fraction))
         self._final.tell(fraction, event.money.elapsed_seconds)
         to_go = self._final.seconds_for(1 - fraction)
-        if to_go is None and self._expected_seconds is not None:
-            to_go = self._expected_seconds * (1 - fraction)
+        if self._first_fraction is None or fraction < self._first_fraction:
+            self._first_fraction = fraction
+        if to_go is None and self._expected_seconds is not None and self._first_fraction < 1:
+            to_go = self._expected_seconds * (1 - fraction) / (1 - self._first_fraction)
         rate = self._final.per_second
         text = "" if rate is None else f"{rate * 3600:.0%}/h" if rate < 1 / 3600 else f"{rate * 60:.0%}/min"
         if rate is not None and self._problem is not None and self._samples:

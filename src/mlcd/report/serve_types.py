@@ -30,8 +30,11 @@ class ServePaceJson:
 
     concurrency: Annotated[Amount, "requests in flight, on average"]
     output_tokens_per_second: Amount
+    requests_per_second: Annotated[Amount, "that ended within the time; 0 in runs of earlier versions"]
+    good_per_second: Annotated[Amount, "of them, those that kept every limit by themselves"]
     ttft_p95_seconds: Annotated[Seconds, "time to first token"]
     tpot_p95_seconds: Annotated[Seconds, "time per output token"]
+    e2e_p95_seconds: Annotated[Seconds, "the whole request; 0 in runs of earlier versions"]
     kept: Annotated[bool, "whether every limit was kept"]
 
 
@@ -49,6 +52,8 @@ class ServeTokensJson:
     ttft_seconds: Annotated[tuple[Seconds, ...], "time to first token"]
     tpot_seconds: Annotated[tuple[Seconds, ...], "time per output token after the first"]
     e2e_seconds: Annotated[tuple[Seconds, ...], "the whole request"]
+    gaps_seconds: Annotated[tuple[Seconds, ...] | None, "between two pieces of an answer; null in older runs"]
+    counted: Annotated[str, "how tokens were counted, in words"]
     front: Annotated[tuple[ServePaceJson, ...], "every pace that was tried, in order"]
 
 
@@ -122,8 +127,38 @@ class ServeChoiceJson:
     usd_per_million_requests: Money
     usd_per_million_output_tokens: Annotated[Money | None, "of a language model; null for others"]
     most_in_flight: Annotated[Amount | None, "of a language model: the requests in flight at its measured rate"]
+    queueing_seconds: Annotated[
+        tuple[Seconds, ...] | None, "of a language model: p50, p95, p99 of ttft beyond that of a request alone"
+    ]
     verified_seconds: Annotated[Seconds | None, "null: not verified"]
     load: ServeLoadJson
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeChangeJson:
+    """What a simulated queue shows when the traffic of an hour begins."""
+
+    hour: Annotated[Count, "of the profile, from 0"]
+    requests_per_second: Annotated[tuple[Amount, ...], "before and after"]
+    replicas: Annotated[tuple[Count, ...], "before and after"]
+    broken: Annotated[tuple[str, ...], "limits that are broken, in words; empty: all are kept"]
+    late_broken: Annotated[tuple[str, ...], "the same if replicas follow the traffic"]
+    wait_p99_seconds: Annotated[Seconds, "for a replica that takes a request"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServeDayJson:
+    """Replicas for traffic that changes by the hour; computed from what was measured of one replica."""
+
+    hourly_requests_per_second: tuple[Amount, ...]
+    replicas: Annotated[tuple[Count, ...], "of every hour"]
+    replica_requests_per_second: Annotated[Amount, "what one replica holds"]
+    start_seconds: Annotated[Seconds, "how much earlier than its hour a replica is started"]
+    follow_seconds: Annotated[Seconds, "how late replicas are that follow the traffic"]
+    usd_per_day: Money
+    fixed_replicas: Annotated[Count, "as many as the busiest hour needs"]
+    fixed_usd_per_day: Annotated[Money, "with so many all the time"]
+    changes: Annotated[tuple[ServeChangeJson, ...], "the replay"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,6 +277,7 @@ class ServeJson:
     untried: Annotated[Count, "configurations that were not tried"]
     stopped: Annotated[str, "why the search ended"]
     choice: Annotated[ServeChoiceJson | None, "what is recommended"]
+    day: Annotated[ServeDayJson | None, "replicas by the hour, if the job has a profile of its traffic"]
     nearest: Annotated[ServeRejectedJson | None, "the nearest miss, if nothing meets the goal"]
     ways_out: Annotated[tuple[str, ...], "limits under which something would fit"]
     resembles: Annotated[ServeResemblesJson | None, "known models that the model resembles"]

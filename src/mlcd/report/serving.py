@@ -1,6 +1,6 @@
 """A serving run as text: the choice, its verified rate, the receipt, and why each other one was rejected."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from mlcd.report.origin import LOCAL_SERVING
 from mlcd.report.receipt_lines import receipt_rows, serving_lines
@@ -8,7 +8,7 @@ from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, text
 from mlcd.report.thinning import MOST_LINES, ends, left_out_text
 from mlcd.report.wording import plural, speed_text
 from mlcd.run.attempt import Ending
-from mlcd.run.findings import RejectedConfig, ServingChoice
+from mlcd.run.findings import Change, DayPlan, RejectedConfig, ServingChoice
 from mlcd.run.header import CHAT
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
@@ -17,7 +17,16 @@ from mlcd.units import format_seconds, latency_text
 
 def serving_verdict(record: SearchRun, *, width: int | None = None, colour: bool = False) -> str:
     """The whole answer, without a newline at its end: about 100 columns, or as wide as the terminal."""
-    parts: list[Sequence[Item]] = [_answer(record), _known(record), _receipt(record), _others(record), _more(record)]
+    choice = record.serve_findings.choice
+    parts: list[Sequence[Item]] = [
+        _answer(record),
+        _paces(choice) if choice else [],
+        _day(record),
+        _known(record),
+        _receipt(record),
+        _others(record),
+        _more(record),
+    ]
     return rendered(paragraphs(parts), width=width, colour=colour)
 
 
@@ -104,11 +113,93 @@ def _token_rows(choice: ServingChoice) -> list[list[str]]:
     return [
         ["output tokens/s", speed_text(choice.requests_per_second * tokens.output_tokens)],
         ["  of", f"{tokens.output_tokens:.0f} tokens an answer, {tokens.input_tokens:.0f} a prompt"],
-        ["time to first token", f"{', '.join(map(latency_text, tokens.ttft))}   (p50, p95, p99)"],
-        ["time per output token", ", ".join(map(latency_text, tokens.tpot))],
-        ["most in flight", f"{in_flight:.0f} requests"],
+        ["time to first token", f"{_times(tokens.ttft)}   (p50, p95, p99)"],
+        *([["  of it queueing", _times(choice.queueing_seconds)]] if choice.queueing_seconds else []),
+        ["time per output token", _times(tokens.tpot)],
+        *([["gaps between pieces", _times(tokens.gaps)]] if tokens.gaps else []),
+        ["within the limits", f"{speed_text(tokens.good_per_second)} requests/s   (goodput)"],
+        ["most in flight", f"{in_flight:.0f} requests: the concurrency to run at"],
         ["dollars per million output tokens", str(choice.usd_per_million_output_tokens)],
+        *([["tokens counted", tokens.counted]] if tokens.counted else []),
     ]
+
+
+def _times(seconds: Iterable[float]) -> str:
+    return ", ".join(map(latency_text, seconds))
+
+
+def _paces(choice: ServingChoice) -> list[Item]:
+    """Tokens against times for the requests in flight that were tried."""
+    if not choice.front:
+        return []
+    heads = ["  In flight", "output tokens/s", "ttft p95", "tpot p95", "limits"]
+    rows = [
+        [
+            f"  {point.concurrency:.0f}",
+            speed_text(point.output_tokens_per_second),
+            latency_text(point.ttft_p95),
+            latency_text(point.tpot_p95),
+            "kept" if point.kept else "broken",
+        ]
+        for point in sorted(choice.front, key=lambda point: point.concurrency)
+    ]
+    return [Rows(rows=[heads, *rows], align=">>>><")]
+
+
+def _day(record: SearchRun) -> list[Item]:
+    """Replicas by the hour, and what they cost."""
+    day = record.serve_findings.day
+    if day is None:
+        return []
+    spans = _spans(day)
+    rows = [["Replicas by the hour", "busiest requests/s", "replicas"]]
+    rows += [
+        [f"  {first} to {last}", speed_text(busiest), str(count)] for first, last, busiest, count in spans[:MOST_LINES]
+    ]
+    more = len(spans) - MOST_LINES
+    items: list[Item] = [Rows(rows=rows, align="<>>")]
+    items += [Line(f"  and {more} more spans: mlcd show {record.run_id} -o json has all")] if more > 0 else []
+    return [*items, *(Line(f"  {line}", is_wrapped=True) for line in day_lines(day))]
+
+
+def _spans(day: DayPlan) -> list[tuple[int, int, float, int]]:
+    """(first hour, hour after the last, busiest rate, replicas) of hours with as many replicas."""
+    found: list[tuple[int, int, float, int]] = []
+    for hour, (rate, count) in enumerate(zip(day.rates, day.replicas, strict=True)):
+        if found and found[-1][3] == count:
+            first, _, busiest, _ = found[-1]
+            found[-1] = (first, hour + 1, max(busiest, rate), count)
+        else:
+            found.append((hour, hour + 1, rate, count))
+    return found
+
+
+def day_lines(day: DayPlan) -> list[str]:
+    """What replicas by the hour cost, and whether the limits hold when they change."""
+    saved = 1 - day.usd.dollars / day.fixed_usd.dollars if day.fixed_usd.dollars > 0 else 0.0
+    price = (
+        f"{day.usd_per_day} a day, {saved:.0%} less than {plural(day.fixed_replicas, 'replica')} all the time"
+        f" ({day.fixed_usd_per_day}). A replica is started {format_seconds(day.start_seconds)} before its hour, as long"
+        " as a server took to become ready, and paid for from then."
+    )
+    lines = [price]
+    count, broken, late = plural(len(day.changes), "change"), day.broken, day.late_broken
+    if not day.changes:
+        return lines
+    held = "the limits hold" if not broken else f"a limit is broken at {plural(len(broken), 'change')}"
+    hours = f" ({', '.join(_change_text(change) for change in broken[:3])})" if broken else ""
+    lines.append(
+        f"Replayed at {count} of traffic, computed with the measured rates and latencies of one replica: {held}{hours}."
+    )
+    words = f"they are broken at {plural(len(late), 'change')}" if late else "they hold"
+    lines.append(
+        f"With an autoscaler that only follows the traffic, {format_seconds(day.follow_seconds)} late, {words}."
+    )
+    return lines
+
+
+def _change_text(change: Change) -> str:
+    return f"hour {change.hour}: {', '.join(change.broken)}"
 
 
 def format_how(record: SearchRun, choice: ServingChoice) -> str:
@@ -144,15 +235,32 @@ def _others(record: SearchRun) -> list[Item]:
     items: list[Item] = []
     if found:
         shown = ends(found, MOST_LINES)
-        rows = [["Why not", "requests/s", "p99", "$ per million"], *([f"  {x.subject}", *_numbers(x)] for x in shown)]
+        heads = ["requests/s", "p99", "$ per million"]
+        if is_chat(record):
+            heads = ["requests/s", "tokens/s", "ttft p95", "tpot p95", "in flight", "$ per million"]
+        numbers = _token_numbers if is_chat(record) else _numbers
+        rows = [["Why not", *heads], *([f"  {x.subject}", *numbers(x)] for x in shown)]
         notes = ["", *(x.text for x in shown)]
-        items.append(Rows(rows=rows, align="<>>>", notes=notes, notes_indent=6, notes_beside=True))
+        items.append(Rows(rows=rows, align="<" + ">" * len(heads), notes=notes, notes_indent=6, notes_beside=True))
         if text := left_out_text(len(found), MOST_LINES, "configurations", record.run_id):
             items.append(Line(f"  {text}", is_wrapped=True))
+    if found:
+        items.append(Line(f"  {price_basis(record)}", is_wrapped=True))
     rest = record.serve_findings.untried
     if rest:
         items.append(Line(f"{rest:,} of {len(record.problem.space):,} configurations were not tried."))
     return items
+
+
+def price_basis(record: SearchRun) -> str:
+    """What the rejected configurations' prices are for, and at which rate."""
+    choice = record.serve_findings.choice
+    is_free = choice is not None and record.problem.goal.rate is None
+    share = choice.requests_per_second / choice.measured_requests_per_second if choice is not None and is_free else 1.0
+    if share >= 1:
+        return "Prices are for a million requests."
+    promised = f"at {share:.0%} of the measured rate, as promised of the choice"
+    return f"Rates and latencies as measured; prices for a million requests {promised}."
 
 
 def _numbers(entry: RejectedConfig) -> list[str]:
@@ -160,6 +268,16 @@ def _numbers(entry: RejectedConfig) -> list[str]:
         return ["-", "-", "-"]
     price = "-" if entry.usd_per_million is None else str(entry.usd_per_million)
     return [speed_text(entry.samples_per_second), latency_text(entry.load.p99_seconds), price]
+
+
+def _token_numbers(entry: RejectedConfig) -> list[str]:
+    """Of a language model: at the best pace of its load test."""
+    rate, _, price = _numbers(entry)
+    tokens = entry.load.tokens if entry.load is not None else None
+    if tokens is None:
+        return [rate, "-", "-", "-", "-", price]
+    times = [latency_text(tokens.ttft[1]), latency_text(tokens.tpot[1])]
+    return [rate, speed_text(tokens.output_tokens_per_second), *times, f"{tokens.concurrency:.0f}", price]
 
 
 def _more(record: SearchRun) -> list[Item]:

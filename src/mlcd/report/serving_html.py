@@ -1,9 +1,15 @@
 """A serving run as one HTML file: the answer, the receipt, every load test, and what else was known. Works offline."""
 
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from mlcd.report.day_picture import day_picture
 from mlcd.report.origin import origin
+from mlcd.report.pace_picture import RATES_PICTURE, TOKENS_PICTURE, has_paces, pace_picture
 from mlcd.report.page import NARROW, WIDE, Cell, Page, Table, drawn, plain_table, render
 from mlcd.report.receipt_lines import receipt_table, serving_lines
-from mlcd.report.serving import goal_text, headline
+from mlcd.report.serving import day_lines, goal_text, headline, price_basis
 from mlcd.report.serving_picture import serving_picture
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.wording import speed_text
@@ -28,14 +34,66 @@ def serving_html(record: SearchRun) -> str:
         origin_text=meaning,
         leads=[" ".join(line.split()) for line in lines[2:]],
     )
-    tables = [receipt_table(serving_lines(record)), _paces(record), _trials(record), _why_not(record), _known(record)]
+    tables = [
+        receipt_table(serving_lines(record)),
+        _day(record),
+        _paces(record),
+        _trials(record),
+        _why_not(record),
+        _known(record),
+    ]
     return render(
         "serve.html.j2",
         page,
-        wide=drawn(serving_picture(record, WIDE)),
-        narrow=drawn(serving_picture(record, NARROW)),
+        figures=_figures(record),
         tables=[table for table in tables if table and (table.rows or table.after)],
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Figure:
+    """A picture for wide and narrow screens, with its title and a sentence."""
+
+    wide: object
+    narrow: object
+    title: str = ""
+    caption: str = ""
+
+
+def _figures(record: SearchRun) -> list[_Figure]:
+    def figure(draw: Callable[[float], str], title: str = "", caption: str = "") -> _Figure:
+        return _Figure(wide=drawn(draw(WIDE)), narrow=drawn(draw(NARROW)), title=title, caption=caption)
+
+    found = [figure(lambda width: serving_picture(record, width))]
+    if has_paces(record):
+        caption = "Each line is a configuration with more and more requests in flight; up and to the left is better."
+        for kind, title in (
+            (TOKENS_PICTURE, "Tokens against the first token"),
+            (RATES_PICTURE, "Rate against latency"),
+        ):
+            found.append(figure(partial(pace_picture, record, kind), title, caption))
+    day = record.serve_findings.day
+    if day is not None:
+        found.append(figure(partial(day_picture, record, day), "Replicas by the hour", " ".join(day_lines(day))))
+    return found
+
+
+def _day(record: SearchRun) -> Table | None:
+    """Replicas of every hour."""
+    day = record.serve_findings.day
+    if day is None:
+        return None
+    broken = {change.hour: change for change in day.broken}
+    rows: list[list[str | Cell]] = [
+        [
+            str(hour),
+            speed_text(rate),
+            str(replicas),
+            ", ".join(broken[hour].broken) if hour in broken else "kept",
+        ]
+        for hour, (rate, replicas) in enumerate(zip(day.rates[:MOST_ROWS], day.replicas, strict=False))
+    ]
+    return plain_table("Replicas by the hour", ">hour|>requests/s|>replicas|limits when it begins", rows)
 
 
 def _paces(record: SearchRun) -> Table | None:
@@ -91,9 +149,10 @@ def _why_not(record: SearchRun) -> Table:
         ]
         for entry in ends(record.serve_findings.rejected, MOST_ROWS)
     ]
-    after = _left_out(record, len(record.serve_findings.rejected), "configurations")
+    after = [price_basis(record)] if rows else []
+    after += _left_out(record, len(record.serve_findings.rejected), "configurations")
     return plain_table(
-        "Why the others were rejected", "configuration|>requests/s|>$ per million|why", rows, after=after
+        "Why the others were rejected", "configuration|>requests/s|>$ per million requests|why", rows, after=after
     )
 
 

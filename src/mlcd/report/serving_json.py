@@ -5,7 +5,9 @@ from typing import Any, cast
 from mlcd.goal import goal_json
 from mlcd.report.result_types import Json, copied, result_json, result_schema
 from mlcd.report.serve_types import (
+    ServeChangeJson,
     ServeChoiceJson,
+    ServeDayJson,
     ServeFailureJson,
     ServeGoalJson,
     ServeJson,
@@ -24,7 +26,7 @@ from mlcd.report.serve_types import (
 )
 from mlcd.report.serving import goal_text
 from mlcd.run.attempt import Attempt
-from mlcd.run.findings import RejectedConfig, ServingChoice
+from mlcd.run.findings import DayPlan, RejectedConfig, ServingChoice
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.trial.trial import Failure, Load, Measurement, TokenLoad
@@ -68,6 +70,7 @@ def _result(record: SearchRun) -> ServeJson:
         untried=found.untried,
         stopped=record.stopped,
         choice=_choice(record, found.choice) if found.choice else None,
+        day=_day(found.day) if found.day else None,
         nearest=_rejected(miss) if miss and found.choice is None else None,
         ways_out=tuple(relaxation.text for relaxation in record.relaxations),
         resembles=_resembles(record),
@@ -93,9 +96,20 @@ def _load(load: Load | None) -> ServeLoadJson | None:
 def _tokens(tokens: TokenLoad | None) -> ServeTokensJson | None:
     if tokens is None:
         return None
-    times = {"ttft_seconds": tokens.ttft, "tpot_seconds": tokens.tpot, "e2e_seconds": tokens.e2e}
+    times = {
+        "ttft_seconds": tokens.ttft,
+        "tpot_seconds": tokens.tpot,
+        "e2e_seconds": tokens.e2e,
+        "gaps_seconds": tokens.gaps,
+    }
     front = tuple(
-        copied(ServePaceJson, point, ttft_p95_seconds=point.ttft_p95, tpot_p95_seconds=point.tpot_p95)
+        copied(
+            ServePaceJson,
+            point,
+            ttft_p95_seconds=point.ttft_p95,
+            tpot_p95_seconds=point.tpot_p95,
+            e2e_p95_seconds=point.e2e_p95,
+        )
         for point in tokens.front
     )
     return copied(ServeTokensJson, tokens, **times, front=front)
@@ -109,6 +123,11 @@ def _choice(record: SearchRun, choice: ServingChoice) -> ServeChoiceJson:
         usd_per_million_requests=choice.usd_per_million,
         load=_load(choice.load),
     )
+
+
+def _day(day: DayPlan) -> ServeDayJson:
+    changes = tuple(copied(ServeChangeJson, change, requests_per_second=change.rates) for change in day.changes)
+    return copied(ServeDayJson, day, hourly_requests_per_second=day.rates, changes=changes)
 
 
 def _resembles(record: SearchRun) -> ServeResemblesJson | None:

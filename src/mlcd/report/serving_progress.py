@@ -93,4 +93,4 @@ class ServingProgress(LiveLine):
     def _best(self, plan: Plan | None) -> str:
         if plan is None or not math.isfinite(plan.seconds):
             return ""
-        return f"; best so far {plan.config} at {plan.usd} per million"
+        return f"; best so far {plan.config} at {plan.usd} per million requests"

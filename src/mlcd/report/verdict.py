@@ -19,7 +19,7 @@ from mlcd.trial.plan import Plan
 from mlcd.units import Usd, format_seconds
 
 TOP_PLANS = 5
-ALL_IN_TRIALS = "The trials did all of the work and left the outputs: no training was needed after them."
+ALL_IN_TRIALS = "The trials did all of the work: no training was needed after them."
 _PLOT_COLUMNS = 72
 
 
@@ -296,6 +296,9 @@ def _more(record: SearchRun) -> list[Item]:
         items.append(Line(f"The trials did {done:.0%} of the training: it continued from their checkpoint."))
     if record.outputs:
         items.append(Line(f"Outputs: {record.outputs}"))
+    elif record.status is Status.DONE and not record.simulated:
+        none = "Outputs: none: `outputs` in the job file is empty, so no file of the training was brought back."
+        items.append(Line(none, Style.BAD, is_wrapped=True))
     if record.log:
         items.append(Line(f"Log of the newest failure: {record.log}"))
     if record.trials:

@@ -16,6 +16,9 @@ from mlcd.units import Usd
 Z95 = 1.96
 """Standard deviations on each side of the mean in a 95% interval."""
 
+MOST_ALONE = 1.5
+"""Requests in flight, on average, up to which a request counts as alone on the server."""
+
 EXACT = 1e-6
 """Times that differ by a smaller fraction are shown as one value: a measured table has no noise, only rounding."""
 
@@ -320,11 +323,92 @@ class ServingChoice:
         return max(kept, key=lambda point: point.output_tokens_per_second).concurrency if kept else None
 
     @property
+    def queueing_seconds(self) -> tuple[float, float, float] | None:
+        """Of a language model: p50, p95 and p99 of the time to first token, beyond the median of a request alone."""
+        tokens = self.load.tokens
+        alone = [point.ttft_p50 for point in self.front if 0 < point.concurrency < MOST_ALONE and point.ttft_p50 > 0]
+        if tokens is None or not alone:
+            return None
+        p50, p95, p99 = (max(seconds - alone[0], 0.0) for seconds in tokens.ttft)
+        return p50, p95, p99
+
+    @property
     def usd_per_million_output_tokens(self) -> Usd | None:
         """Of a language model: the price of a million output tokens at the promised rate."""
         if self.load.tokens is None:
             return None
         return Usd.of(f"{self.usd_per_million.dollars / max(self.load.tokens.output_tokens, 1.0):.6f}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """What a simulated queue shows after the traffic of one hour follows that of another.
+
+    hour            of the profile, from 0, whose traffic begins
+    rates, replicas  before and after
+    broken          limits that are broken, in words; empty: all are kept
+    late_broken     the same where replicas follow the traffic instead of being started ahead of it
+    wait_p99_seconds  what requests wait for a replica that takes them
+    """
+
+    hour: int
+    rates: tuple[float, float]
+    replicas: tuple[int, int]
+    broken: tuple[str, ...] = ()
+    late_broken: tuple[str, ...] = ()
+    wait_p99_seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DayPlan:
+    """Replicas of the choice for traffic that changes by the hour. Computed from what was measured of one replica.
+
+    rates           requests a second of every hour
+    replicas        that serve in every hour
+    start_seconds   how long a replica takes until it serves, as measured; it is started so much earlier, and paid for
+    usd             of all hours; fixed_usd: with as many replicas as the busiest hour needs, all the time
+    changes         the replay of the hours at which traffic or replicas change most
+    follow_seconds  how late replicas are that follow the traffic: what it takes to notice it, and to start
+    """
+
+    rates: tuple[float, ...]
+    replicas: tuple[int, ...]
+    replica_requests_per_second: float
+    start_seconds: float
+    usd: Usd
+    fixed_usd: Usd
+    changes: tuple[Change, ...]
+    follow_seconds: float
+
+    @property
+    def fixed_replicas(self) -> int:
+        """As many as the busiest hour needs."""
+        return max(self.replicas)
+
+    @property
+    def days(self) -> float:
+        """How long the profile is."""
+        return len(self.rates) / 24
+
+    @property
+    def usd_per_day(self) -> Usd:
+        """With the replicas of every hour."""
+        return Usd.of(f"{self.usd.dollars / self.days:.6f}")
+
+    @property
+    def fixed_usd_per_day(self) -> Usd:
+        """With as many as the busiest hour needs, all the time."""
+        return Usd.of(f"{self.fixed_usd.dollars / self.days:.6f}")
+
+    @property
+    def broken(self) -> tuple[Change, ...]:
+        """The changes at which a limit is broken."""
+        return tuple(change for change in self.changes if change.broken)
+
+    @property
+    def late_broken(self) -> tuple[Change, ...]:
+        """The changes at which a limit is broken if replicas follow the traffic."""
+        return tuple(change for change in self.changes if change.late_broken)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -336,6 +420,7 @@ class ServeFindings:
     nearest_miss  the nearest of those that do not meet the goal; None if all meet it, or nothing was measured
     met           numbers of the trials that met the goal
     untried       how many configurations were never tried
+    day           replicas of the choice by the hour; None without a profile of the traffic, or without a choice
     """
 
     receipt: Receipt
@@ -344,6 +429,7 @@ class ServeFindings:
     nearest_miss: RejectedConfig | None
     met: tuple[int, ...]
     untried: int
+    day: DayPlan | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ class ServingFacts:
     verify_seconds  how long the choice is load-tested before it is recommended
     resemblance     what was known of the model in advance; None if no other models are known
     notes           what was excluded from the space, and why
+    profile         requests a second of every hour; empty: the traffic does not change
     """
 
     model: str
@@ -29,6 +30,7 @@ class ServingFacts:
     verify_seconds: float
     resemblance: Resemblance | None = None
     notes: tuple[str, ...] = ()
+    profile: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

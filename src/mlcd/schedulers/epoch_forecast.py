@@ -107,11 +107,15 @@ class EpochForecast:
         sigmas = self.settings.unknown_sigmas if self.time_deviation else self.settings.measured_sigmas
         return math.exp(-sigmas * math.hypot(share, self.time_deviation))
 
-    def relaxations(self, problem: FunctionProblem, remaining: RemainingEpochs) -> tuple[Relaxation, ...]:
+    def relaxations(
+        self, problem: FunctionProblem, history: tuple[Epoch, ...], remaining: RemainingEpochs
+    ) -> tuple[Relaxation, ...]:
         """The budget or the deadline, or both, with which the training would probably reach its target.
 
-        Each `budget_factor` times what one fleet is predicted to take, above what is spent already.
+        Each `budget_factor` times what one fleet is predicted to take, above what is spent already. A number of epochs
+        that nothing has shown yet makes it a guess, and is called one.
         """
+        guess = self._is_unknown(history)
         usable = (self.fleets.memory_mb >= self.smallest_mb) & np.isfinite(self.fleets.usd)
         epochs = self.model.epochs_left / self.model.usual_gain(self.fleets.functions) * self.settings.budget_factor
         usd, seconds = (epochs * self.fleets.usd)[usable], (epochs * self.fleets.seconds)[usable]
@@ -127,12 +131,13 @@ class EpochForecast:
         elapsed = 0.0 if goal.deadline_seconds is None else goal.deadline_seconds - seconds_left
         answers = []
         if in_time.any():
-            answers.append(relaxation(budget=spent + float(usd[in_time].min())))
+            answers.append(relaxation(budget=spent + float(usd[in_time].min()), guess=guess))
         if payable.any():
-            answers.append(relaxation(seconds=elapsed + float(seconds[payable].min())))
+            answers.append(relaxation(seconds=elapsed + float(seconds[payable].min()), guess=guess))
         if not answers:
             cheapest = int(usd.argmin())
-            answers.append(relaxation(budget=spent + float(usd[cheapest]), seconds=elapsed + float(seconds[cheapest])))
+            needed = spent + float(usd[cheapest]), elapsed + float(seconds[cheapest])
+            answers.append(relaxation(budget=needed[0], seconds=needed[1], guess=guess))
         return tuple(answers)
 
     def _fewest_epochs(self) -> float:
@@ -179,8 +184,10 @@ class EpochForecast:
             remains = f"{format_seconds(max(remaining.seconds, 0.0))} remains until the deadline"
             if not history:
                 return f"no fleet can finish an epoch in time: {remains}"
-            least = format_seconds(self._fewest_seconds())
-            return f"about {_about(self.model.epochs_left)} more would take at least {least}, and {remains}"
+            expected = self._fewest_seconds()
+            least = format_seconds(expected * self._optimism(history))
+            usual = f"about {_about(self.model.epochs_left)} more would take about {format_seconds(expected)}"
+            return f"{usual}, {least} at best, and {remains}"
         if remaining.usd is None:
             return "no fleet can finish an epoch"
         needed = self.smallest_budget(problem, history)
@@ -196,13 +203,17 @@ class EpochForecast:
         return self._fewest_seconds() * self.settings.time_margin > seconds
 
 
-def relaxation(*, budget: float | None = None, seconds: float | None = None) -> Relaxation:
+GUESS = "; a guess: too little is trained to know how fast the loss falls, or whether it reaches the target at all"
+
+
+def relaxation(*, budget: float | None = None, seconds: float | None = None, guess: bool = False) -> Relaxation:
     """What would probably have sufficed, in dollars and seconds, rounded up to two digits."""
     usd = None if budget is None else Usd.of(_rounded_up(budget))
     deadline = None if seconds is None else math.ceil(_rounded_up(seconds))
     needs = [f"a budget of about {usd}"] if usd is not None else []
     needs += [f"a deadline of about {format_seconds(deadline)}"] if deadline is not None else []
-    return Relaxation(text=f"{' and '.join(needs)} would probably suffice", budget=usd, deadline_seconds=deadline)
+    text = f"{' and '.join(needs)} would probably suffice{GUESS if guess else ''}"
+    return Relaxation(text=text, budget=usd, deadline_seconds=deadline)
 
 
 def _rounded_up(value: float) -> float:

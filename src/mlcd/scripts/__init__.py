@@ -3,7 +3,7 @@
 Scripts are read, never run.
 """
 
-from mlcd.scripts.find import find_scripts, read_script
-from mlcd.scripts.script import Edit, Framework, TrainingScript
+from mlcd.scripts.find import find_scripts, read_saves, read_script
+from mlcd.scripts.script import Edit, Framework, Save, TrainingScript
 
-__all__ = ["Edit", "Framework", "TrainingScript", "find_scripts", "read_script"]
+__all__ = ["Edit", "Framework", "Save", "TrainingScript", "find_scripts", "read_saves", "read_script"]

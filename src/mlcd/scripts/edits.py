@@ -2,10 +2,9 @@
 
 import ast
 from collections.abc import Iterable, Sequence
-from pathlib import PurePosixPath
 
 from mlcd.scripts.reading import Source, text_constant
-from mlcd.scripts.script import Edit
+from mlcd.scripts.script import Edit, Save
 
 
 def import_edit(source: Source, modules: Sequence[str]) -> Edit:
@@ -31,16 +30,10 @@ def with_inserted(edits: Iterable[Edit]) -> tuple[Edit, ...]:
     return tuple(sorted(joined.values(), key=lambda edit: (edit.line, edit.last)))
 
 
-def saved_files(source: Source) -> tuple[str, ...]:
-    """Names of files that are given to `save` and its like as text, relative ones only."""
-    found: dict[str, None] = {}
-    for call in source.calls("save", "save_model", "save_pretrained", "save_weights", "save_checkpoint"):
-        for arg in call.args:
-            name = text_constant(arg)
-            if name and name.isprintable() and not name.startswith("~") and _is_inside(PurePosixPath(name)):
-                found[name] = None
-    return tuple(found)
-
-
-def _is_inside(path: PurePosixPath) -> bool:
-    return not path.is_absolute() and ".." not in path.parts and len(path.parts) > 0
+def outside_notes(saves: Iterable[Save]) -> list[str]:
+    """A note for each file that is saved where it cannot be an output."""
+    return [
+        f"line {save.line}: {save.path} is outside the working folder, so it is not brought back; give a relative path"
+        for save in saves
+        if save.path and not save.is_inside
+    ]

@@ -3,6 +3,7 @@
 import ast
 import os
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from mlcd.errors import BadInput
 from mlcd.scripts.libraries import library_script
 from mlcd.scripts.pytorch import pytorch_script
 from mlcd.scripts.reading import Source
-from mlcd.scripts.script import TrainingScript
+from mlcd.scripts.saves import saves_of
+from mlcd.scripts.script import Save, TrainingScript
 from mlcd.untrusted import Malformed, read_named
 
 MOST_BYTES = 2**20
@@ -38,6 +40,15 @@ def read_script(path: Path) -> TrainingScript:
             " transformers or Lightning, or Keras' fit; docs/progress.md says how any other script reports its progress"
         )
     return found
+
+
+def read_saves(path: Path) -> tuple[Save, ...]:
+    """What a script saves, whether or not mlcd recognises its training; () for a file that cannot be read."""
+    try:
+        with _refusals(path):
+            return saves_of(_parsed(path))
+    except BadInput:
+        return ()
 
 
 def find_scripts(folder: Path) -> tuple[TrainingScript, ...]:
@@ -91,10 +102,21 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
 
 
 def _read(path: Path) -> TrainingScript | None:
-    try:
-        text = read_named(path, most_bytes=MOST_BYTES).decode("utf-8-sig")
-        source = Source(text, ast.parse(text))
+    with _refusals(path):
+        source = _parsed(path)
         return library_script(path, source) or pytorch_script(path, source)
+
+
+def _parsed(path: Path) -> Source:
+    text = read_named(path, most_bytes=MOST_BYTES).decode("utf-8-sig")
+    return Source(text, ast.parse(text))
+
+
+@contextmanager
+def _refusals(path: Path) -> Iterator[None]:
+    """Raises BadInput with the reason why a script cannot be read."""
+    try:
+        yield
     except OSError as error:
         raise BadInput(f"--script: {path}: {error.strerror or error}") from error
     except Malformed as error:

@@ -3,8 +3,9 @@
 import ast
 from pathlib import Path
 
-from mlcd.scripts.edits import import_edit, saved_files, with_inserted
+from mlcd.scripts.edits import import_edit, outside_notes, with_inserted
 from mlcd.scripts.reading import Source, keyword, last_name
+from mlcd.scripts.saves import saves_of
 from mlcd.scripts.script import Edit, Framework, TrainingScript
 
 ADDED = {
@@ -34,7 +35,8 @@ def _with_trainer(path: Path, source: Source, call: ast.Call, framework: Framewo
     ready = any(source.calls(callback.rpartition(".")[2]))
     arguments = next(source.calls("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig"), None)
     edits: list[Edit] = []
-    notes: list[str] = []
+    saves = saves_of(source)
+    notes = outside_notes(saves)
     if framework is Framework.HUGGING_FACE:
         share = None if arguments is None else keyword(arguments, "per_device_train_batch_size")
         batch = source.number(share)
@@ -69,7 +71,7 @@ def _with_trainer(path: Path, source: Source, call: ast.Call, framework: Framewo
         notes=tuple(notes),
         batch=batch,
         epochs=epochs,
-        outputs=saved_files(source),
+        saves=saves,
         is_ready=ready,
         keeps_work=True,
         several_nodes=framework is Framework.HUGGING_FACE or keyword(call, "num_nodes") is not None,
@@ -81,7 +83,8 @@ def _with_fit(path: Path, source: Source, call: ast.Call) -> TrainingScript:
     size = keyword(call, "batch_size")
     batch = source.number(size)
     edits: list[Edit] = []
-    notes: list[str] = []
+    saves = saves_of(source)
+    notes = outside_notes(saves)
     callback = f"mlcd.keras.Progress({'' if size is None else f'batch_size={source.segment(size)}'})"
     if not ready and keyword(call, "callbacks") is None:
         last = call.end_lineno or call.lineno
@@ -106,7 +109,7 @@ def _with_fit(path: Path, source: Source, call: ast.Call) -> TrainingScript:
         notes=tuple(notes),
         batch=batch,
         epochs=source.number(keyword(call, "epochs")),
-        outputs=saved_files(source),
+        saves=saves,
         is_ready=ready,
         keeps_work=True,
         several_nodes="distribute" in source.text,

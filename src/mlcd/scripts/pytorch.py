@@ -5,15 +5,19 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from mlcd.scripts.edits import import_edit, saved_files, with_inserted
+from mlcd.scripts.edits import import_edit, outside_notes, with_inserted
 from mlcd.scripts.reading import Source, keyword, last_name
+from mlcd.scripts.saves import saves_of
 from mlcd.scripts.script import Edit, Framework, TrainingScript
+from mlcd.scripts.training_state import training_state
 
 WRAPPERS = ("enumerate", "tqdm", "track", "steps")
 """What loops put around their loader."""
 DISTRIBUTED = ("DistributedDataParallel", "DDP", "init_process_group", "fully_shard", "FullyShardedDataParallel")
 """Calls of scripts that share their work over processes by themselves."""
 _NOT_FOR_LOADER = ("dataset", "batch_size", "shuffle", "drop_last", "sampler", "batch_sampler")
+
+_SHARE = "give each node its share of a batch: mlcd.torch.loader(dataset, batch_size=...)"
 
 
 def pytorch_script(path: Path, source: Source) -> TrainingScript | None:
@@ -28,6 +32,7 @@ def pytorch_script(path: Path, source: Source) -> TrainingScript | None:
     dataset = None if call is None else keyword(call, "dataset") or (call.args[0] if call.args else None)
     if call is None and (slices := _slices(loader)) is not None:
         dataset, batch = slices
+    saves = saves_of(source)
     found = TrainingScript(
         path=path,
         source=source.text,
@@ -36,7 +41,8 @@ def pytorch_script(path: Path, source: Source) -> TrainingScript | None:
         batch=source.number(batch),
         epochs=_epoch_count(source, _epochs(source, loop)),
         samples=source.size(dataset) or source.number(dataset),
-        outputs=saved_files(source),
+        saves=saves,
+        notes=tuple(outside_notes(saves)),
         is_ready=ready,
         keeps_work=ready and any(source.calls("checkpoint")),
         several_nodes=any(source.calls("parallel", *DISTRIBUTED)),
@@ -53,7 +59,7 @@ def _with_edits(
 ) -> TrainingScript:
     loader = _loader(source, loop)
     edits: list[Edit] = []
-    notes: list[str] = []
+    notes = list(found.notes)
     own = found.several_nodes
     model, optimizer, statement = _optimizer(source)
     shared = "" if own or not model or call is None or batch is None else _shared_loader(source, call, batch)
@@ -72,8 +78,15 @@ def _with_edits(
         if not own:
             new = f"{pad}{model} = mlcd.torch.parallel({model})"
             edits.append(Edit(line=statement.lineno, last=statement.lineno - 1, new=(new,), why="several nodes"))
-        new = f"{pad}mlcd.torch.checkpoint(model={model}, optimizer={optimizer})"
-        after = (statement.end_lineno or statement.lineno) + 1
+        state = training_state(source, loop, model=model, optimizer=optimizer, statement=statement)
+        things = "".join(f", {name}={name}" for name in state.names)
+        new = f"{pad}mlcd.torch.checkpoint(model={model}, optimizer={optimizer}{things})"
+        after = (state.last.end_lineno or state.last.lineno) + 1
+        notes += [
+            f"line {line}: {name} is made only under a condition: where it is made, add it to mlcd.torch.checkpoint, so"
+            " that it is saved and restored"
+            for line, name in state.uncertain
+        ]
         edits.append(Edit(line=after, last=after - 1, new=(new,), why="keeps the work of trials"))
         numbered = _numbered(source, loop)
         edits += numbered[0]
@@ -81,9 +94,10 @@ def _with_edits(
     if not own and model:
         divided = _replaced(source, call, shared) if shared and call is not None else None
         if divided is None:
-            notes.append("give each node its share of a batch: mlcd.torch.loader(dataset, batch_size=...)")
-        elif loader is not call:
-            edits.append(divided)
+            notes.append(_SHARE)
+        else:
+            edits += [divided] if loader is not call else []
+            notes += _loader_notes(source, call) if call is not None else []
         edits += _saves(source, model)
     modules = ("mlcd", "mlcd.torch") if model else ("mlcd",)
     edits.append(import_edit(source, modules))
@@ -92,7 +106,7 @@ def _with_edits(
         edits=with_inserted(edits),
         notes=tuple(notes),
         keeps_work=bool(model),
-        several_nodes=own or bool(model and not any("mlcd.torch.loader" in note for note in notes)),
+        several_nodes=own or bool(model and _SHARE not in notes),
     )
 
 
@@ -226,10 +240,31 @@ def _optimizer(source: Source) -> tuple[str, str, ast.stmt | None]:
 
 
 def _shared_loader(source: Source, call: ast.Call, batch: ast.expr) -> str:
+    if keyword(call, "sampler") is not None or keyword(call, "batch_sampler") is not None:
+        return ""  # the user's own order of samples
     dataset = keyword(call, "dataset") or call.args[0]
     others = [f"{k.arg}={source.segment(k.value)}" for k in call.keywords if k.arg and k.arg not in _NOT_FOR_LOADER]
     parts = [source.segment(dataset), f"batch_size={source.segment(batch)}", *others]
     return f"mlcd.torch.loader({', '.join(parts)})"
+
+
+def _loader_notes(source: Source, call: ast.Call) -> list[str]:
+    """What mlcd.torch.loader does otherwise than the script's own DataLoader."""
+    given = {
+        "shuffle": keyword(call, "shuffle") or (call.args[2] if len(call.args) > 2 else None),
+        "drop_last": keyword(call, "drop_last"),
+    }
+    done = {"shuffle": "shuffles every epoch", "drop_last": "drops an incomplete last batch"}
+    differs = [
+        f"{done[name]} (yours: {name}={'False' if value is None else source.segment(value)})"
+        for name, value in given.items()
+        if not _is_true(value)
+    ]
+    return [f"line {call.lineno}: mlcd.torch.loader {' and '.join(differs)}"] if differs else []
+
+
+def _is_true(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _saves(source: Source, model: str) -> list[Edit]:

@@ -100,6 +100,56 @@ class Source:
                 return node.value
         return None
 
+    @cached_property
+    def _values(self) -> "dict[tuple[str, ast.AST | None], list[ast.expr]]":
+        """(name, function) -> each value that the name gets in the function, None: at the top of the script."""
+        found: dict[tuple[str, ast.AST | None], list[ast.expr]] = {}
+        for node in self.nodes:
+            home = self._home(node) if isinstance(node, ast.Assign | ast.AnnAssign | ast.With | ast.AsyncWith) else None
+            if isinstance(home, ast.ClassDef):
+                continue
+            if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                pairs = [(target, node.value) for target in targets]
+            elif isinstance(node, ast.With | ast.AsyncWith):
+                pairs = [(item.optional_vars, item.context_expr) for item in node.items if item.optional_vars]
+            else:
+                continue
+            for target, value in pairs:
+                if isinstance(target, ast.Name):
+                    found.setdefault((target.id, home), []).append(value)
+        return found
+
+    def values(self, name: str, function: "ast.AST | None") -> "list[ast.expr]":
+        """Each value that a name gets in a function, by `=` or `with ... as`; at the top of the script for None."""
+        return self._values.get((name, function), [])
+
+    def _home(self, node: ast.AST) -> ast.AST | None:
+        inner = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        return next((each for each in self.around(node) if isinstance(each, inner)), None)
+
+    @cached_property
+    def _attributes(self) -> "dict[str, list[ast.expr]]":
+        found: dict[str, list[ast.expr]] = {}
+        for node in self.nodes:
+            if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
+                continue
+            in_class = isinstance(self._home(node), ast.ClassDef)
+            for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
+                if isinstance(target, ast.Attribute):
+                    found.setdefault(target.attr, []).append(node.value)
+                elif isinstance(target, ast.Name) and in_class:
+                    found.setdefault(target.id, []).append(node.value)
+        for call in self.calls("TrainingArguments", "Seq2SeqTrainingArguments", "SFTConfig", "Namespace"):
+            for each in call.keywords:
+                if each.arg:
+                    found.setdefault(each.arg, []).append(each.value)
+        return found
+
+    def attribute_values(self, name: str) -> "list[ast.expr]":
+        """Each value that an attribute of any object gets: `self.NAME = ...`, or NAME in the body of a class."""
+        return self._attributes.get(name, [])
+
     def number(self, node: ast.expr | None, depth: int = 0) -> int | None:
         """The whole number that an expression plainly is: a constant, a name of one, an argument's default."""
         if node is None or depth > 4:

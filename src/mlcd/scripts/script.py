@@ -4,7 +4,7 @@ import io
 from dataclasses import dataclass
 from difflib import unified_diff
 from enum import StrEnum
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 NEWLINES = "\r\n"
 
@@ -41,6 +41,29 @@ class Edit:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Save:
+    """One call that saves a file.
+
+    path        of the file, or of the folder that it is in; "" where the script does not say it plainly
+    expression  then: what the script has for it, cut
+    """
+
+    line: int
+    path: str = ""
+    expression: str = ""
+
+    def __str__(self) -> str:
+        return f"saves {self.path}" if self.path else f"saves a file whose name is not plain ({self.expression})"
+
+    @property
+    def is_inside(self) -> bool:
+        """Whether the path is known and in the script's working folder, so that it can be an output."""
+        path = PurePosixPath(self.path)
+        outside = path.is_absolute() or ".." in path.parts or self.path.startswith("~") or bool({*"*?"} & {*self.path})
+        return bool(self.path) and path.parts != () and not outside
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingScript:
     """A script that trains, and what could be read from it.
 
@@ -48,7 +71,7 @@ class TrainingScript:
     edits    changes that it needs; () if it reports to mlcd already
     notes    what could not be changed, or should be looked at
     batch, epochs, samples  None where the script does not say them plainly
-    outputs  files it saves, as far as their names are in the text
+    saves    the calls that save files
     is_ready whether it reports to mlcd already
     """
 
@@ -61,10 +84,20 @@ class TrainingScript:
     batch: int | None = None
     epochs: int | None = None
     samples: int | None = None
-    outputs: tuple[str, ...] = ()
+    saves: tuple[Save, ...] = ()
     is_ready: bool = False
     keeps_work: bool = False
     several_nodes: bool = False
+
+    @property
+    def outputs(self) -> tuple[str, ...]:
+        """Files and folders that it saves in its working folder, as far as their names are in the text."""
+        return tuple(save.path for save in self.saves if save.is_inside)
+
+    @property
+    def unnamed_saves(self) -> tuple[Save, ...]:
+        """The calls whose file is not plain."""
+        return tuple(save for save in self.saves if not save.path)
 
     @property
     def edited(self) -> str:

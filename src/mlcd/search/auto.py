@@ -42,6 +42,11 @@ class Auto(MeasuredStrategy):
         """See Watching."""
         return self.settings.watched
 
+    @property
+    def least_trial(self) -> float:
+        """See EndsTrials."""
+        return self.settings.least_trial
+
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The best by net value. Each one assumes that those before it go as expected."""
         count = min(count, MOST_IN_A_ROUND)

@@ -80,6 +80,10 @@ class AutoSettings:
     """Whether a training may start where it is expected to fit but not certain to: it is watched, and moves to its
     fallback if it turns out too slow (mlcd.trial.watched). `off`: only where the upper bound fits."""
 
+    least_trial: float = 0.25
+    """The share of a trial's planned time that is measured at least, after its first sample: then it ends as soon as
+    its speed is known (`TrialPolicy.known_precision`). 1: trials take their planned time."""
+
     failed_share: float = 0.25
     """Of failures without a known reason, those that come of a deployment that is too small. With a half, the search
     ends too early where many fail: on the seen workloads beside a training 1.13 for fastest, with a quarter 1.07."""
@@ -93,4 +97,4 @@ class AutoSettings:
         at_least(0, failed_share=self.failed_share, round_share=self.round_share)
         at_least(1, deadline_runs=self.deadline_runs, budget_runs=self.budget_runs)
         at_least(1, unfinished_runs=self.unfinished_runs, tail_degrees=self.tail_degrees)
-        at_least(0.01, level_deviation=self.level_deviation)
+        at_least(0.01, level_deviation=self.level_deviation, least_trial=self.least_trial)

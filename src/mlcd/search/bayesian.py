@@ -75,7 +75,7 @@ class Bayesian(MeasuredStrategy):
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
         """The trial limit, nothing more to try, or no trial that pays for itself."""
         if len(history) >= problem.max_trials:
-            return f"the limit of {problem.max_trials} {problem.trial_noun}s is reached"
+            return problem.limit_of_trials_text
         if len(history.tried) == len(problem.space):
             return "every configuration was tried"
         if not open_rows(problem, history, remaining).any():

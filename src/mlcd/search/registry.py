@@ -33,11 +33,13 @@ STRATEGIES = {
 }
 
 SERVING: dict[str, tuple[str, str]] = {
+    "auto": ("mlcd.search.serving.auto", "ServingAuto"),
     "falcon": ("mlcd.search.serving.falcon", "Falcon"),
     "falcon-transfer": ("mlcd.search.serving.falcon_transfer", "FalconTransfer"),
     "morphling": ("mlcd.search.serving.morphling", "Morphling"),
     "vesta": ("mlcd.search.serving.vesta", "Vesta"),
     "ernest": ("mlcd.search.serving.ernest", "Ernest"),
+    "roofline": ("mlcd.search.serving.roofline", "Roofline"),
     "source-mean": ("mlcd.search.serving.source_mean", "SourceMean"),
     "heterbo": ("mlcd.search.serving.heterbo", "ServingHeterBO"),
     "random": ("mlcd.search.serving.chance", "ServingRandom"),

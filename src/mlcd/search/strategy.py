@@ -1,6 +1,6 @@
 """The protocol of strategies, which decide what to try next."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Protocol, runtime_checkable
 
 from mlcd.problem import Problem
@@ -55,9 +55,24 @@ class Watching(Protocol):
         ...
 
 
-def is_watched(strategy: Strategy) -> bool:
-    """Whether the trainings of this strategy are watched: `Problem.watched` of its runs."""
-    return isinstance(strategy, Watching) and strategy.watched
+@runtime_checkable
+class EndsTrials(Protocol):
+    """A strategy whose trials end as soon as they are known well enough; those of others take their planned time."""
+
+    @property
+    def least_trial(self) -> float:
+        """The share of a trial's planned time that is measured at least; 1: no trial ends early."""
+        ...
+
+
+def with_wishes(problem: Problem, strategy: Strategy) -> Problem:
+    """The problem with what the strategy asks of the engine: watched trainings, trials that may end early."""
+    least = strategy.least_trial if isinstance(strategy, EndsTrials) else 1.0
+    return replace(
+        problem,
+        watched=isinstance(strategy, Watching) and strategy.watched,
+        trial=replace(problem.trial, least_share=least),
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -65,13 +65,18 @@ def progress(node: YamlNode, places: tuple[str, ...] = ()) -> ProgressRule:
 
 
 def relative_paths(node: YamlNode) -> tuple[str, ...]:
-    """Paths below the working folder, without duplicates."""
+    """Paths below the working folder, without duplicates. One may stand without brackets."""
     paths: list[str] = []
     for item in node.items():
         path = item.line_of_text(allowed="a path in the working folder, such as model.pt")
+        if item is node and ", " in path:
+            raise node.error("several paths need brackets", nearest=f"[{path}]")
+        if re.search(r"[*?]", path):
+            problem = "is a pattern, and patterns are not expanded"
+            raise item.error(problem, allowed="the name of a file, or of the folder that the files are in")
         if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
             raise item.error("must be inside the working folder", allowed="a relative path without ..")
-        if path in paths:
+        if PurePosixPath(path) in map(PurePosixPath, paths):
             raise item.error("is given twice")
         paths.append(path)
     return tuple(paths)

@@ -49,6 +49,18 @@ class ServerCommand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Lengths:
+    """Lengths of prompts or answers in tokens: log-normal with this mean and deviation, or as a file lists them.
+
+    file  a CSV file, relative to the job file's folder; "": none
+    """
+
+    mean: int
+    std: float = 0.0
+    file: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadSettings:
     """How the server is loaded.
 
@@ -56,8 +68,13 @@ class LoadSettings:
     headroom        the share of the measured rate that is kept free; the verification offers the rest
     verify_seconds  how long the choice is load-tested before it is recommended; 0 skips the verification
 
-    For a language model: the lengths of prompts and answers in tokens, how many tokens at the start of all prompts are
-    the same, and the most requests in flight that are tried.
+    profile         a CSV file with the requests a second of every hour; "": the rate does not change
+
+    For a language model: the mean lengths of prompts and answers in tokens, how they vary (None: not at all), how many
+    tokens at the start of all prompts are the same, and the most requests in flight that are tried.
+
+    trace    a CSV file with arrivals and lengths, relative to the job file's folder; "": none
+    is_open  whether load tests offer rates at which requests arrive at random, instead of so many in flight
     """
 
     scenario: Scenario | None = None
@@ -68,6 +85,11 @@ class LoadSettings:
     output_tokens: int = 64
     shared_tokens: int = 0
     concurrency: int = 64
+    profile: str = ""
+    trace: str = ""
+    input_lengths: Lengths | None = None
+    output_lengths: Lengths | None = None
+    is_open: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

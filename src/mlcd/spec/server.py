@@ -10,7 +10,7 @@ from mlcd.space import Value
 from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.quantity import line_of_text
 from mlcd.spec.record import Field, FieldTable
-from mlcd.spec.serve import ServerCommand
+from mlcd.spec.serve import Lengths, LoadSettings, ServerCommand
 
 APIS = ("openai",)
 _MEANT_API = dict.fromkeys(("openai-compatible", "chat", "vllm", "openai_chat"), "openai")
@@ -97,4 +97,38 @@ def token_limits(node: YamlNode, latency: Any) -> tuple[ChatLimit, ...]:
 
 
 TOKENS = Bounds(least=1, most=1_000_000)
+_LENGTHS_FORM = "a number such as 512, {mean: 512, std: 128}, or {file: lengths.csv}"
+_LENGTHS: FieldTable[dict[str, Any]] = FieldTable(
+    make=dict,
+    fields={
+        "mean": Field(read=lambda node: node.whole(TOKENS)),
+        "std": Field(read=lambda node: node.number(Bounds(least=0, most=TOKENS.most), unit="tokens")),
+        "file": Field(read=line_of_text),
+    },
+)
+
+
+def lengths(node: YamlNode) -> Lengths:
+    """`512`, `{mean: 512, std: 128}` or `{file: lengths.csv}`."""
+    if not isinstance(node.filled().value, Mapping):
+        if isinstance(node.value, str | tuple):
+            raise node.error("is not a length in tokens", allowed=_LENGTHS_FORM)
+        return Lengths(mean=node.whole(TOKENS))
+    given = _LENGTHS(node)
+    if ("file" in given) == ("mean" in given) or ("file" in given and "std" in given):
+        raise node.error("needs either mean, with std where lengths vary, or file", allowed=_LENGTHS_FORM)
+    return Lengths(mean=given.get("mean", 1), std=given.get("std", 0.0), file=given.get("file", ""))
+
+
+def token_load(
+    *, input_tokens: Lengths | None = None, output_tokens: Lengths | None = None, **given: Any
+) -> LoadSettings:
+    """The load of a language model's server."""
+    if input_tokens is not None:
+        given |= {"input_tokens": input_tokens.mean, "input_lengths": input_tokens}
+    if output_tokens is not None:
+        given |= {"output_tokens": output_tokens.mean, "output_lengths": output_tokens}
+    return LoadSettings(**given)
+
+
 STREAMS = Bounds(least=1, most=MOST_STREAMS)

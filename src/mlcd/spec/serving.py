@@ -21,7 +21,7 @@ from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
-from mlcd.spec.server import SERVER, STREAMS, TOKENS, declared_knobs, token_limits
+from mlcd.spec.server import SERVER, STREAMS, TOKENS, declared_knobs, lengths, token_limits, token_load
 from mlcd.spec.train import TrialRules
 from mlcd.untrusted import Malformed, expanded
 
@@ -50,6 +50,11 @@ _MEANT_TOKENS = {
     **dict.fromkeys(("tokens-per-dollar", "tokens_per_dollar", "value", "cost"), _TOKENS_PER_DOLLAR),
     **dict.fromkeys(("requests per dollar", "tokens"), _TOKENS_PER_DOLLAR),
     **dict.fromkeys(("tokens/s", "tokens per second", "goodput"), _REQUEST_RATE),
+}
+_IN_FLIGHT, _RANDOM = "in-flight", "random"
+_MEANT_ARRIVALS = {
+    **dict.fromkeys(("closed", "concurrency", "closed-loop", "in flight", "in_flight"), _IN_FLIGHT),
+    **dict.fromkeys(("open", "poisson", "open-loop", "rate"), _RANDOM),
 }
 _MEANT_SCENARIO = {
     **dict.fromkeys(("poisson", "open"), "server"),
@@ -181,8 +186,6 @@ def _goal(now: datetime | None, *, tokens: bool = False) -> Reader[Goal]:
         if (most is None) == (least is None):
             problem = "has both maximize and minimize" if most else "has neither maximize nor minimize"
             raise node.error(problem, allowed=form)
-        if least is not None and "rate" not in given:
-            raise node.error("minimize: cost needs the rate to hold", allowed=form)
         if most == _REQUEST_RATE and "rate" in given:
             raise node.mapping()["rate"].error("cannot be given when it is maximized", allowed=form)
         return Goal(minimize=Objective.TIME if most == _REQUEST_RATE else Objective.COST, **given)
@@ -205,6 +208,11 @@ def _seconds(*, least: float, most: float) -> Reader[float]:
         return node.number(bounds, unit="seconds")
 
     return read
+
+
+def _arrivals(node: YamlNode) -> bool:
+    """Whether load tests offer rates at which requests arrive at random, instead of so many in flight."""
+    return node.choice((_IN_FLIGHT, _RANDOM), meant=_MEANT_ARRIVALS) == _RANDOM
 
 
 _RESOURCES = FieldTable(
@@ -237,20 +245,25 @@ _LOAD = FieldTable(
         "rate": Field(read=rate),
         "headroom": Field(read=number(least=0, below=1)),
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
+        "profile": Field(read=line_of_text),
     },
 )
 
 _TOKEN_LOAD = FieldTable(
-    make=LoadSettings,
+    make=token_load,
     fields={
-        "input_tokens": Field(read=lambda node: node.whole(TOKENS)),
-        "output_tokens": Field(read=lambda node: node.whole(TOKENS)),
+        "input_tokens": Field(read=lengths),
+        "output_tokens": Field(read=lengths),
+        "trace": Field(read=line_of_text),
+        "profile": Field(read=line_of_text),
+        "arrivals": Field(read=_arrivals, into="is_open"),
+        "rate": Field(read=rate),
         "shared_tokens": Field(read=lambda node: node.whole(Bounds(least=0, most=TOKENS.most))),
         "concurrency": Field(read=lambda node: node.whole(STREAMS)),
         "headroom": Field(read=number(least=0, below=1)),
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
     },
-    later={"scenario": "requests arrive at random, or so many are in flight"},
+    later={"scenario": "write arrivals: random or arrivals: in-flight"},
 )
 
 _TRIAL = FieldTable(
@@ -368,6 +381,9 @@ def _checked(spec: ServeSpec) -> ServeSpec:
             problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
             raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
         spec = replace(spec, goal=replace(goal, rate=load.rate))
+    if "goal.minimize" in spec.places and spec.goal.rate is None and not (load.trace or load.profile):
+        form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
+        raise spec.error("goal", "minimize: cost needs the rate to hold", allowed=form)
     if spec.server is not None:
         return _checked_server(spec)
     if engine_of(Path(spec.model)) is Engine.PYTORCH and "search.strategy" not in spec.places:
@@ -397,9 +413,24 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
         raise spec.error("model", "is missing: server.run uses $MODEL", allowed="a folder, a file or a name")
     if not (server.served_name or spec.model):
         raise spec.error("server.name", "is missing: requests need the model's name", allowed="model, or server.name")
-    if spec.load.shared_tokens > spec.load.input_tokens:
-        raise spec.error("load.shared_tokens", "is more than load.input_tokens", value=spec.load.shared_tokens)
+    _check_token_load(spec)
     return spec
+
+
+def _check_token_load(spec: ServeSpec) -> None:
+    """Raises SpecError for lengths and arrivals that contradict each other."""
+    load = spec.load
+    for name, given in (("input_tokens", load.input_lengths), ("output_tokens", load.output_lengths)):
+        if load.trace and given is not None:
+            problem = "conflicts with load.trace, which has the lengths of every request"
+            raise spec.error(f"load.{name}", problem, allowed=f"load.trace or load.{name}")
+    if load.trace and load.is_open:
+        raise spec.error(
+            "load.arrivals", "conflicts with load.trace, which has its own arrivals", allowed="one of them"
+        )
+    varies = load.input_lengths is not None and (load.input_lengths.file or load.input_lengths.std)
+    if not load.trace and not varies and load.shared_tokens > load.input_tokens:
+        raise spec.error("load.shared_tokens", "is more than load.input_tokens", value=load.shared_tokens)
 
 
 def _limit(value: object) -> object:

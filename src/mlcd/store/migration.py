@@ -12,8 +12,8 @@ import json
 import math
 import re
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from mlcd.errors import SpecError, StoreError
 from mlcd.home import close_tree, envs
 from mlcd.spec.env_values import without_env_values
 from mlcd.store.backups import copy_database, remove, sync
-from mlcd.store.damage import damaged_run
+from mlcd.store.damage import damaged, damaged_run
 from mlcd.store.from_0_1 import OldRun, Row, converted
 from mlcd.store.rows import (
     COUNTS,
@@ -47,6 +47,10 @@ _BUSY_SECONDS = 1.0
 """A lock held for longer means that a process works on the run; `mlcd runs` holds each lock only briefly."""
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """As mlcd gives them; a damaged store may hold others, such as `/`."""
+_NOT_AS_WRITTEN = (
+    KeyError, ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError
+)  # fmt: skip
+"""What values that no mlcd wrote lead to where they are converted."""
 _OLD = "old_"
 _TABLES = (
     "trials_ended", "trials_started", "finals_ended", "finals_started", "epochs_ended", "calls", "epochs_started",
@@ -83,22 +87,33 @@ def migrate(
     is an older version and could no longer record what it pays for. Also raises StoreError for data that is not of that
     version.
     """
-    _refuse_live_runs(db, path.parent)
-    _back_up(path, path.with_name(f"{path.name}.schema{version}.bak"))
-    if version == _COUNTS_IN_STATUSES:
-        _from_7(db, create_tables)
-    else:
-        _from_6(db, path, version, create_tables)
+    with _old_rows(path):
+        _refuse_live_runs(db, path)
+        _back_up(path, path.with_name(f"{path.name}.schema{version}.bak"))
+        if version == _COUNTS_IN_STATUSES:
+            _from_7(db, create_tables)
+        else:
+            _from_6(db, path, version, create_tables)
     for backup in path.parent.glob(f"{path.name}.schema*.bak"):
         _strip_backup(backup)
     for (run_id,) in db.execute("SELECT run_id FROM runs").fetchall():
         _close_files(path.parent, str(run_id))
 
 
+@contextmanager
+def _old_rows(path: Path) -> Iterator[None]:
+    """Whatever goes wrong with the values of rows is damage: rows of earlier schemas have no digests to tell it by."""
+    try:
+        yield
+    except UNREADABLE:
+        raise  # SQLite says more about what is wrong
+    except _NOT_AS_WRITTEN as error:
+        raise damaged(path, f"rows of an earlier version of mlcd are not as it wrote them ({error!r})") from error
+
+
 def _close_files(home: Path, run_id: str) -> None:
     """Close the files of a run to others; nothing else in `work`, which may be a folder of the user's own."""
-    if _RUN_NAME.fullmatch(run_id):
-        close_tree(home / "work" / run_id)
+    close_tree(home / "work" / run_id)
 
 
 def _from_7(db: sqlite3.Connection, create_tables: Callable[[sqlite3.Connection], None]) -> None:
@@ -144,7 +159,7 @@ def _from_0_1(db: sqlite3.Connection, path: Path, create_tables: Callable[[sqlit
         db.execute(f"ALTER TABLE {table} RENAME TO {_OLD}{table}")
     create_tables(db)
     for (run_id,) in db.execute(f"SELECT run_id FROM {_OLD}runs ORDER BY rowid").fetchall():  # noqa: S608 - a constant
-        _migrate_run(db, path, _old_run(db, run_id, old))
+        _migrate_run(db, path, run_id, old)
     db.execute(f"INSERT INTO statuses (id, run_id, status, at) SELECT id, run_id, status, at FROM {_OLD}statuses")  # noqa: S608
     db.execute(
         "INSERT INTO statuses (run_id, status, at) SELECT run_id, ?, 0.0 FROM runs"
@@ -231,12 +246,14 @@ def _is_final(db: sqlite3.Connection, run_id: str) -> bool:
         return False
 
 
-def _migrate_run(db: sqlite3.Connection, path: Path, old: OldRun) -> None:
+def _migrate_run(db: sqlite3.Connection, path: Path, run_id: str, present: Sequence[str]) -> None:
     try:
-        new = converted(old)
-    except (KeyError, ValueError, TypeError, AttributeError, IndexError, ArithmeticError, RecursionError) as error:
+        new = converted(_old_run(db, run_id, present))
+    except UNREADABLE:
+        raise
+    except _NOT_AS_WRITTEN as error:
         raise StoreError(
-            f"{path}: run {old.run['run_id']} cannot be migrated to this version ({error!r}); the file is unchanged:"
+            f"{path}: run {run_id} cannot be migrated to this version ({error!r}); the file is unchanged:"
             " use the mlcd that wrote it, or set MLCD_HOME to another folder"
         ) from error
     for table, rows in (
@@ -246,15 +263,15 @@ def _migrate_run(db: sqlite3.Connection, path: Path, old: OldRun) -> None:
         ("verdicts", new.verdicts),
     ):
         for row in rows:
-            _check_finite(path, old, row)
+            _check_finite(path, run_id, row)
             _insert(db, table, row)
 
 
-def _check_finite(path: Path, old: OldRun, row: Mapping[str, Any]) -> None:
+def _check_finite(path: Path, run_id: str, row: Mapping[str, Any]) -> None:
     """Only an authorisation may be without end."""
     for name, value in row.items():
         if isinstance(value, float) and not math.isfinite(value) and name != "authorised_seconds":
-            raise damaged_run(path, old.run["run_id"], f"{name} is {value}")
+            raise damaged_run(path, run_id, f"{name} is {value}")
 
 
 def _insert(db: sqlite3.Connection, table: str, row: Mapping[str, Any]) -> None:
@@ -277,7 +294,9 @@ def _old_run(db: sqlite3.Connection, run_id: str, present: Sequence[str]) -> Old
         ends = {row[key]: row for row in rows(f"{name}_ended")}
         return sorted(({**ends.get(row[key], {}), **row} for row in rows(f"{name}_started")), key=lambda row: row[key])
 
-    (run,) = rows("runs")
+    run = next(iter(rows("runs")), None)
+    if run is None:
+        raise ValueError("its row is not in the index")
     return OldRun(
         run=run,
         trials=steps("trials", "number"),
@@ -288,12 +307,16 @@ def _old_run(db: sqlite3.Connection, run_id: str, present: Sequence[str]) -> Old
     )
 
 
-def _refuse_live_runs(db: sqlite3.Connection, folder: Path) -> None:
-    for (run_id,) in db.execute("SELECT run_id FROM runs").fetchall():
-        path = folder / "locks" / f"{run_id}.lock"
-        if not path.exists():
+def _refuse_live_runs(db: sqlite3.Connection, path: Path) -> None:
+    """Also refuses names that mlcd did not give: files of the home are found by them."""
+    folder = path.parent
+    for (run_id,) in db.execute("SELECT run_id FROM runs NOT INDEXED").fetchall():
+        if not isinstance(run_id, str) or not _RUN_NAME.fullmatch(run_id):
+            raise damaged(path, "a run has a name that mlcd does not give")
+        file = folder / "locks" / f"{run_id}.lock"
+        if not file.exists():
             continue
-        lock = FileLock(path)
+        lock = FileLock(file)
         try:
             lock.acquire(timeout=_BUSY_SECONDS)
         except Timeout as error:

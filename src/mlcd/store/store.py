@@ -40,7 +40,7 @@ from mlcd.store.step_rows import call_from, call_row, ended_row, started_row, st
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
-from mlcd.untrusted import Malformed, delete_tree
+from mlcd.untrusted import Malformed, delete_tree, is_utf8
 
 __all__ = ["FILE", "SCHEMA", "RunSummary", "Store", "create_tables", "home"]
 
@@ -348,6 +348,9 @@ class Store:
         try:
             yield
         finally:
+            if not self._is_recorded(run_id):  # deleted meanwhile: nothing of it stays
+                with suppress(OSError):
+                    Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
 
     def is_live(self, run_id: str) -> bool:
@@ -428,7 +431,7 @@ class Store:
     def _run_row(self, run_id: str) -> dict[str, object]:
         """What was recorded when it started. Raises StoreError where a row of the run is missing in any table."""
         with self._explained(run_id):
-            row = self._last("SELECT * FROM runs WHERE run_id = ?", run_id)
+            row = self._last("SELECT * FROM runs WHERE run_id = ?", run_id) if is_utf8(run_id) else None
             if row is not None:
                 check_rows(self._db, run_id)
                 return row
@@ -451,6 +454,12 @@ class Store:
         found = self._db.execute("SELECT run_id FROM runs NOT INDEXED ORDER BY rowid DESC").fetchall()
         counted = self._db.execute(f"SELECT run_id FROM {COUNTS} NOT INDEXED ORDER BY rowid DESC").fetchall()  # noqa: S608
         return list(dict.fromkeys(str(row["run_id"]) for row in (*found, *counted)))
+
+    def _is_recorded(self, run_id: str) -> bool:
+        """Whether there is a run of this name; True also where that cannot be told."""
+        with suppress(*UNREADABLE):
+            return self._db.execute("SELECT 1 FROM runs WHERE run_id = ?", (run_id,)).fetchone() is not None
+        return True
 
     def _status(self, run_id: str) -> Status:
         row = self._last("SELECT * FROM statuses WHERE run_id = ? ORDER BY id DESC LIMIT 1", run_id)

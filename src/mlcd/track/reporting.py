@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import tempfile
@@ -28,6 +29,8 @@ FLUSH_SECONDS = 30.0
 """How long a run that has ended waits for its tracker to take what it was told, unless FLUSH says otherwise."""
 FLUSH = "MLCD_TRACK_SECONDS"
 """The environment variable that replaces FLUSH_SECONDS."""
+GRACE_SECONDS = 5.0
+"""A tracker's process ends itself this long after mlcd would have: where mlcd was killed before."""
 MOST_FLUSH_SECONDS = 86_400.0
 PYTHON = "MLCD_TRACK_PYTHON"
 """The environment variable that names a Python with the trackers' packages, where mlcd's own does not have them."""
@@ -105,7 +108,7 @@ class _Worker:
         script = Path(__file__).with_name("worker.py")
         try:
             self._process = subprocess.Popen(  # noqa: S603 - our own script
-                [python, str(script), self.name],
+                [python, str(script), self.name, str(self.flush_seconds + GRACE_SECONDS)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
@@ -144,8 +147,9 @@ class _Worker:
         except subprocess.TimeoutExpired:
             self._fail(f"it did not take everything within {self.flush_seconds:g} s of the run's end")
         finally:
-            with contextlib.suppress(OSError):
-                process.kill()
+            if process.returncode is None:  # what it has started, too: it has a session of its own
+                with contextlib.suppress(OSError):
+                    os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             for thread in self._threads:
                 thread.join(1.0)

@@ -9,12 +9,18 @@ Run as a script, by a Python that need not have mlcd: only the standard library 
     {"type": "end", "metrics": {...}, "tags": {...}, "failed": false, "files": [...]}
 
 Where the input ends without an `end`, mlcd was interrupted or killed, and the parent is marked so. What goes wrong is
-printed as `problem: ...`, and nothing more is done.
+printed as `problem: ...`, and nothing more is done. `python worker.py mlflow 30` ends 30 s after its input at the
+latest, with all that the tracker's package has started: where mlcd was killed, nobody else would end it.
 """
 
 import json
 import os
+import queue
+import signal
 import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 EXPERIMENT = "mlcd"
@@ -94,8 +100,6 @@ class Mlflow:
         tags: dict[str, str] | None = None,
         step: int = 0,
     ) -> None:
-        import time  # noqa: PLC0415
-
         from mlflow.entities import (  # type: ignore[import-not-found,unused-ignore]  # noqa: PLC0415
             Metric,
             Param,
@@ -169,7 +173,7 @@ def _short(values: dict[str, str]) -> dict[str, str]:
     return {name: value[:MOST_LETTERS] for name, value in values.items()}
 
 
-def follow(tracker: Tracker, lines: Any) -> None:
+def follow(tracker: Tracker, lines: Iterable[str]) -> None:
     """Tell the tracker what the lines say, until an `end` or the end of the lines."""
     for line in lines:
         message = json.loads(line)
@@ -186,13 +190,31 @@ def follow(tracker: Tracker, lines: Any) -> None:
     tracker.end(None)
 
 
-def main(name: str) -> int:
+def received(stream: Iterable[str], most_seconds: float) -> Iterator[str]:
+    """The lines of a stream, which is read by a thread: so its end is known while a tracker hangs."""
+    lines: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def read() -> None:
+        for line in stream:
+            lines.put(line)
+        lines.put(None)
+        time.sleep(most_seconds)
+        if os.getpgrp() == os.getpid():
+            os.killpg(0, signal.SIGKILL)
+        os._exit(1)
+
+    threading.Thread(target=read, daemon=True).start()
+    return iter(lines.get, None)
+
+
+def main(name: str, most_seconds: float) -> int:
     """Follow standard input to its end. Whatever a tracker raises is a problem to tell, and the end of tracking."""
     answer = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)  # what the packages print is not for mlcd
+    lines = received(sys.stdin, most_seconds)
     try:
         tracker: Tracker = Mlflow() if name == "mlflow" else Wandb()
-        follow(tracker, sys.stdin)
+        follow(tracker, lines)
     except Exception as error:  # the edge of this process: nothing that a tracker raises may go further
         print(f"problem: {' '.join(f'{type(error).__name__}: {error}'.split())[:400]}", file=answer, flush=True)
         return 1
@@ -200,4 +222,4 @@ def main(name: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], float(sys.argv[2])))

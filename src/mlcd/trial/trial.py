@@ -65,13 +65,25 @@ class Suggestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenPoint:
-    """What a language model's server did with so many requests in flight. Latencies are in seconds."""
+    """What a language model's server did with so many requests in flight. Latencies are in seconds.
+
+    What earlier versions did not store is 0.
+    """
 
     concurrency: float
     output_tokens_per_second: float
     ttft_p95: float
     tpot_p95: float
     kept: bool
+    requests_per_second: float = 0.0
+    good_per_second: float = 0.0
+    ttft_p50: float = 0.0
+    ttft_p99: float = 0.0
+    tpot_p50: float = 0.0
+    tpot_p99: float = 0.0
+    e2e_p50: float = 0.0
+    e2e_p95: float = 0.0
+    e2e_p99: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +94,8 @@ class TokenLoad:
     ttft, tpot, e2e  p50, p95 and p99 in seconds (mlcd.loadgen.chat.ChatMetric)
     input_tokens, output_tokens  means of one request
     front        all paces that were tried, in order
+    gaps         p50, p95 and p99 of the times between two pieces of an answer, in seconds
+    counted      how tokens were counted, in words; "" in runs of earlier versions
     """
 
     concurrency: float
@@ -95,6 +109,8 @@ class TokenLoad:
     tpot: tuple[float, float, float]
     e2e: tuple[float, float, float]
     front: tuple[TokenPoint, ...] = ()
+    gaps: tuple[float, float, float] | None = None
+    counted: str = ""
 
     def seen(self, limit: ChatLimit) -> float:
         """The percentile that the limit is on, in seconds."""
@@ -129,10 +145,13 @@ class Load:
         if self.requests < 1 or not 0 <= self.errors <= self.requests:
             raise ValueError("a load test needs at least one request, and no more errors than requests")
 
+    def percentile(self, percentile: int) -> float:
+        """The latency at 50, 95 or 99%, in seconds."""
+        return {50: self.p50_seconds, 95: self.p95_seconds, 99: self.p99_seconds}[percentile]
+
     def meets(self, slo: Slo) -> bool:
         """Whether the latency limit was kept, without errors."""
-        seen = {50: self.p50_seconds, 95: self.p95_seconds, 99: self.p99_seconds}[slo.percentile]
-        return self.errors == 0 and seen <= slo.seconds
+        return self.errors == 0 and self.percentile(slo.percentile) <= slo.seconds
 
     def keeps(self, limit: ChatLimit) -> bool:
         """Whether a limit on the answers of a language model was kept, without errors."""

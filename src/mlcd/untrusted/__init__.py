@@ -3,6 +3,7 @@
 files.py    bytes, lines and JSON of a file that somebody else wrote
 values.py   JSON within limits, and its fields as numbers, texts and mappings
 paths.py    paths that a user wrote, and the files they name
+tables.py   CSV files of numbers
 copying.py  files and folders, copied and deleted without following links out of them
 text.py     texts that are shown on a terminal
 
@@ -13,10 +14,12 @@ only: nodes use it too.
 from mlcd.untrusted.copying import check_tree, check_way, copy_tree, delete_tree, inside
 from mlcd.untrusted.files import Tail, last_line, last_lines, read_bytes, read_json
 from mlcd.untrusted.paths import expanded, read_named
-from mlcd.untrusted.text import hidden, on_one_line, printable, whole_number
+from mlcd.untrusted.tables import Column, read_table
+from mlcd.untrusted.text import hidden, is_utf8, on_one_line, printable, whole_number
 from mlcd.untrusted.values import Fields, Malformed, NotJson, TooLarge, parse_json
 
 __all__ = [
+    "Column",
     "Fields",
     "Malformed",
     "NotJson",
@@ -29,6 +32,7 @@ __all__ = [
     "expanded",
     "hidden",
     "inside",
+    "is_utf8",
     "last_line",
     "last_lines",
     "on_one_line",
@@ -37,5 +41,6 @@ __all__ = [
     "read_bytes",
     "read_json",
     "read_named",
+    "read_table",
     "whole_number",
 ]

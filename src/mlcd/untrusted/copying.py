@@ -17,6 +17,10 @@ _COPY_BYTES = 1024 * 1024
 Ignore = Callable[[str, list[str]], set[str]]
 
 
+PART = ".mlcd-part"
+"""The name of a file that is being copied, in the folder where it will be."""
+
+
 def copy_tree(source: Path, target: Path, *, ignore: Ignore | None = None, within: Path | None = None) -> None:
     """Copy a file or a folder to `target`, over what is there. Holes of sparse files stay holes.
 
@@ -32,10 +36,10 @@ def copy_tree(source: Path, target: Path, *, ignore: Ignore | None = None, withi
         if stat.S_ISDIR(mode):
             copy.mkdir(exist_ok=True)
             continue
-        copy.unlink(missing_ok=True)
         if not stat.S_ISLNK(mode):
             _copy_file(path, copy)
         elif _is_link_within(path, source):
+            copy.unlink(missing_ok=True)
             copy.symlink_to(path.readlink())
         else:
             _copy_file(_file_of_link(path, source, within), copy)
@@ -113,6 +117,18 @@ def _is_within(path: Path, root: Path) -> bool:
 
 
 def _copy_file(source: Path, target: Path) -> None:
+    """Under its name is a whole copy or none, also where this process is killed."""
+    part = target.with_name(PART)
+    part.unlink(missing_ok=True)  # of a copy that was cut off
+    try:
+        _copy_into(source, part)
+        part.replace(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def _copy_into(source: Path, target: Path) -> None:
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
     with open(os.open(source, flags), "rb") as read, target.open("xb") as written:  # noqa: PTH123 - of a descriptor
         found = os.fstat(read.fileno())

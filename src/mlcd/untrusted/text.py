@@ -36,6 +36,15 @@ def hidden(text: str, values: Mapping[str, str]) -> str:
 _SPACES = str.maketrans("\n\t", "  ")
 
 
+def is_utf8(text: str) -> bool:
+    """Whether it can be stored and written: an argument, or a file's name, may hold bytes that are no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def whole_number(text: str) -> int | None:
     """The number that up to 18 decimal digits name; None for any other text (`isdigit` also accepts "²")."""
     return int(text) if len(text) <= _MOST_DIGITS and text.isascii() and text.isdigit() else None

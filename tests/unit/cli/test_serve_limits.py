@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from mlcd.cli.main import run
+from mlcd.units import format_seconds
 
 pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
@@ -74,3 +75,15 @@ def test_help_of_serve_does_not_speak_of_training(capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert "train" not in said
     assert "load tests" in said
+
+
+def test_the_dry_run_counts_verifications_that_fail(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["serve", job, "--dry-run", "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    usual, longest = answer["expected_seconds"], answer["expected_seconds_if_verifications_fail"]
+    assert longest > usual
+    assert run(["serve", job, "--dry-run"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert f"about {format_seconds(usual)}." in said
+    assert f"up to 5 verifications in all, about {format_seconds(longest)}" in said
+    assert "1 load tests" not in said

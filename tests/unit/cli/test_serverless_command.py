@@ -217,3 +217,10 @@ def test_reports_of_a_run_without_epochs_and_with_failures(job: Path) -> None:
         text = json.dumps(serverless_json(each), allow_nan=False)
         jsonschema.validate(json.loads(text), serverless_schema())
         assert each.run_id in serverless_verdict(each)
+
+
+def test_the_template_reaches_its_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    assert run(["init", "functions.yaml", "-t", "serverless"]) == 0
+    assert run(["serverless", "functions.yaml", "-o", "json"]) == 0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -99,3 +100,60 @@ def test_a_later_trial_neither_replaces_nor_deletes_what_another_one_left(tmp_pa
     cloud.engine.act = leads_out  # type: ignore[attr-defined]
     assert not trial(cloud).is_finished
     assert taken(cloud) == "new"
+
+
+def test_a_job_that_has_reported_all_of_its_work_says_so(tmp_path: Path) -> None:
+    def half(folder: Path) -> None:
+        (folder / "progress.jsonl").write_text(json.dumps({"time": time.time(), "samples": 50, "total": 100}) + "\n")
+        (folder / "node-0" / "exit.json").write_text('{"code": 0}')
+
+    for act, given, is_done in (
+        (job(), {}, True),
+        (half, {}, False),
+        (half, {"samples": None}, False),  # the script's own total counts
+        (job(), {"samples": None}, False),  # nobody knows how much work there is
+        (job(metrics={"accuracy": 0.95}), {"target": TARGET}, True),
+        (job(metrics={"accuracy": 0.5}), {"target": TARGET}, False),
+    ):
+        cloud = cloud_of(tmp_path / "home", act, **given)
+        with JobLease(cloud, Order(config=ONE, purpose=Purpose.TRIAL, seconds=60.0, run_id="run")) as lease:
+            list(lease.progress())
+            assert lease.has_done_all() is is_done
+
+
+def test_a_job_that_ends_while_the_trial_ends_is_finished(tmp_path: Path) -> None:
+    """Its results come while mlcd waits for it to save: the trial did all of the work."""
+    whole = job("model")
+
+    def slow(folder: Path) -> None:
+        whole(folder)
+        (folder / "node-0" / "exit.json").rename(folder / "node-0" / "later.json")
+
+    cloud = cloud_of(tmp_path / "home", slow, checkpoints=True)
+    with JobLease(cloud, Order(config=ONE, purpose=Purpose.TRIAL, seconds=60.0, run_id="run")) as lease:
+        point = next(point for point in lease.progress() if point.samples >= 100)
+        ended = lease.folder / "node-0" / "later.json"
+        threading.Timer(0.5, lambda: ended.rename(ended.with_name("exit.json"))).start()
+        assert lease.finish(point).is_finished
+    assert taken(cloud) == "new"
+
+
+def training(cloud: JobCloud) -> Settled:
+    with JobLease(cloud, Order(config=ONE, purpose=Purpose.RUN, seconds=60.0, run_id="run")) as lease:
+        return lease.finish(list(lease.progress())[-1])
+
+
+@pytest.mark.parametrize("continues", [False, True])
+def test_what_an_earlier_attempt_left_counts_only_where_the_training_continued(tmp_path: Path, continues: bool) -> None:
+    cloud = cloud_of(tmp_path, job("model"), checkpoints=True)
+    assert training(cloud).missing_outputs == ()
+    if continues:
+        checkpoint = cloud.workspace("run").checkpoint / "step-50"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "mlcd.json").write_text('{"samples": 50}')
+    cloud.engine.act = job()  # type: ignore[attr-defined]
+    settled = training(cloud)
+    assert settled.missing_outputs == (() if continues else ("model",))
+    assert bool(settled.kept_folder) is not continues
+    cloud.engine.act = job("model", text="other")  # type: ignore[attr-defined]
+    assert (training(cloud).missing_outputs, taken(cloud)) == ((), "other")

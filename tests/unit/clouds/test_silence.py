@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from tests.unit.clouds.test_job_files import ONE, FakeEngine
 
+from mlcd.cli.main import run
+from mlcd.clouds.busy import busy_text
 from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.engine.checked import CheckedCloud
 from mlcd.problem import TrialPolicy
@@ -39,21 +41,23 @@ def log(*lines: str, code: int | None = None) -> Callable[[Path], object]:
 
 def test_a_script_that_never_calls_mlcd_steps(tmp_path: Path) -> None:
     text = said(tmp_path, log("epoch 1", "", "epoch 2 \x1b[31mloss 0.3"), ProgressRule())
-    assert "the script never called mlcd.steps; node 0 wrote 2 lines" in text
+    assert "the script had not called mlcd.steps by then; node 0 wrote 2 lines" in text
     assert "the last one: 'epoch 2 \ufffd[31mloss 0.3'" in text
     assert "loop over mlcd.steps(loader) in the script, or set progress.pattern" in text
 
 
 def test_a_script_without_any_output(tmp_path: Path) -> None:
     text = said(tmp_path, lambda _folder: None, ProgressRule())
-    assert "the script never called mlcd.steps; node 0 wrote no output" in text
-    assert text.endswith("if it only needs longer to begin, increase search.trial.minutes")
+    assert "the script had not called mlcd.steps by then, and node 0 wrote no output; it may still have been" in text
+    assert "never called" not in text
+    assert text.index("increase search.trial.minutes") < text.index("loop over mlcd.steps(loader)")
 
 
 def test_a_job_that_ended_without_a_sample(tmp_path: Path) -> None:
     text = said(tmp_path, log("done", code=0), ProgressRule())
     assert text.startswith("the job ended before its first sample")
-    assert "node 0 wrote 1 line, the last one: 'done'" in text
+    assert "the script never called mlcd.steps; node 0 wrote 1 line, the last one: 'done'" in text
+    assert "increase search.trial.minutes" not in text
 
 
 def test_mlcd_steps_that_has_begun_is_not_blamed(tmp_path: Path) -> None:
@@ -107,3 +111,39 @@ def test_a_training_that_ends_without_a_sample_says_so(tmp_path: Path) -> None:
     with TrainingNodes(cloud=CheckedCloud(cloud=cloud), order=order) as nodes:
         assert [point.samples for point in nodes.progress()][-1] == 0
         assert "node 0 wrote 1 line" in nodes.silence()
+
+
+BUSY = "this machine is busy: 16 processes want to run on its 2 processors (load average)"
+
+
+def test_a_busy_machine_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mlcd.clouds.busy.usable_cpus", lambda: (0, 1))
+    monkeypatch.setattr("os.getloadavg", lambda: (16.2, 3.0, 1.0))
+    assert busy_text() == BUSY
+    assert "busy" not in said(tmp_path, lambda _folder: None, ProgressRule()), "nodes elsewhere do not mind"
+    monkeypatch.setattr(FakeEngine, "shares_this_machine", True, raising=False)
+    assert said(tmp_path, lambda _folder: None, ProgressRule()).endswith(f"; {BUSY}")
+    assert "busy" not in said(tmp_path, log("done", code=0), ProgressRule()), "a job that ended was not held up"
+    monkeypatch.setattr("os.getloadavg", lambda: (2.9, 16.0, 16.0))
+    assert busy_text() == ""
+    assert "busy" not in said(tmp_path, lambda _folder: None, ProgressRule())
+    monkeypatch.delattr("os.getloadavg")
+    assert busy_text() == ""
+
+
+@pytest.mark.parametrize("load", [16.0, 0.1])
+def test_check_and_dry_runs_say_that_the_machine_is_busy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], load: float
+) -> None:
+    monkeypatch.setattr("mlcd.clouds.busy.usable_cpus", lambda: (0, 1))
+    monkeypatch.setattr("os.getloadavg", lambda: (load, load, load))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    job = "name: own\nresources: {infra: local}\nrun: 'true'\njob: {samples: 10, batch: 1}\ngoal: {minimize: time}\n"
+    Path("own.yaml").write_text(job)
+    model = "name: m\nmodel: x\nserver: {run: 'true $N $PORT'}\nknobs: {N: [1]}\ngoal: {maximize: tokens per dollar}\n"
+    Path("llm.yaml").write_text(model)
+    for command in (["check"], ["train", "own.yaml", "--dry-run"], ["serve", "llm.yaml", "--dry-run"]):
+        run(command)
+        said = " ".join("".join(capsys.readouterr()).split())
+        assert (BUSY in said) is (load > 3), command

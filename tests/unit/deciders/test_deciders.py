@@ -173,6 +173,7 @@ def test_transient_failures_are_retried_first() -> None:
     [
         (lambda: tried(new_run(make_problem()), A, B, C), "the list is at its end"),
         (lambda: tried(new_run(make_problem(max_trials=2)), A, B), "the limit of 2 trials is reached"),
+        (lambda: tried(new_run(make_problem(max_trials=1)), A), "the limit of 1 trial is reached"),
     ],
 )
 def test_a_search_that_is_over_is_concluded_with_a_choice(make: Callable[[], SearchRun], stopped: str) -> None:

@@ -19,7 +19,7 @@ from mlcd.engine.trials import measure_trial
 from mlcd.engine.watch import MOST_REPORTS, AttemptWatch
 from mlcd.engine.watchdog import Bounds
 from mlcd.errors import Interrupted
-from mlcd.events import Event, Warned
+from mlcd.events import Event, RunProgress, Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.run.attempt import Ending
@@ -314,6 +314,18 @@ def test_lost_nodes_restart_from_the_checkpoint(store: Store, kind: FailureKind)
     assert record.final.config == A
     assert [order.attempt for order in cloud.orders] == [1, 2]
     assert warned == ["node 1 is gone; the training continues from its checkpoint, at 11%"]
+
+
+def test_a_training_that_continues_shows_how_much_of_all_of_it_is_done(store: Store) -> None:
+    gone = LeaseFailed(FailureKind.LOST, "node 1 is gone", seconds=520.0, billed=True, reached_samples=9000.0)
+    cloud = Trainings(Attempt(steady(10.0, 10000), gone, reached=9000.0), Attempt(steady(10.0, WORK - 9000)))
+    events: list[Event] = []
+    engine = make_engine(problem(), cloud, store, chosen=Listed(configs=(A, B)), observer=events.append)
+    driven(engine, store)
+    shown = [event.fraction for event in events if isinstance(event, RunProgress)]
+    again = next(at for at in range(1, len(shown)) if shown[at] < shown[at - 1])
+    assert (shown[0], shown[-1]) == (0.0, 1.0)
+    assert shown[again] == pytest.approx(9000 / WORK)
 
 
 def test_a_training_without_progress_is_given_up(store: Store) -> None:

@@ -74,9 +74,13 @@ def test_a_folder_of_others_stays_as_it_is(folder: Path) -> None:
     shared.chmod(0o1777)
     (shared / "letter").touch()
     (shared / "letter").chmod(0o644)
+    for name in ("work", "functions", "prices"):
+        (shared / name).mkdir()
+        (shared / name).chmod(0o755)
     with Store(shared) as store:
         add(store, "r")
         assert (mode(shared), mode(shared / "letter"), mode(shared / FILE)) == (0o1777, 0o644, 0o600)
+        assert [mode(shared / name) for name in ("work", "functions", "prices")] == [0o755] * 3
     if os.geteuid() == 0:
         os.chown(shared / FILE, 12345, 12345)
         (shared / FILE).chmod(0o666)

@@ -3,6 +3,9 @@
 import itertools
 import json
 import math
+import socket
+import struct
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -12,8 +15,9 @@ from mlcd.errors import BadInput
 from mlcd.loadgen.chat import ChatLimit, ChatMetric, ChatPlan, ChatResult, Exchange, measure_chat
 from mlcd.loadgen.chat import generator as chat
 from mlcd.loadgen.chat.generator import generate_chat
+from mlcd.loadgen.chat.prompts import PROBE_WORDS, Prompts
 from mlcd.loadgen.chat.sse import MOST_EVENT_BYTES, MOST_HEAD_BYTES, Answer, BadAnswer
-from mlcd.loadgen.chat.wire import Stream
+from mlcd.loadgen.chat.wire import ChatWire, Stream
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n"
 ROLE = {"choices": [{"delta": {"role": "assistant", "content": ""}, "finish_reason": None}]}
@@ -177,6 +181,34 @@ def test_answers_that_break_off_are_errors() -> None:
         generate_chat(plan(address))
 
 
+def test_more_tokens_than_were_asked_for_are_not_believed() -> None:
+    with chat_server(fault="boasts", ttft_seconds=0.01) as address, pytest.raises(BadInput, match="were asked for"):
+        generate_chat(plan(address))
+
+
+@pytest.mark.parametrize("counted", [(20, 21), (16, 272 * 40)])
+def test_tokens_of_a_word_that_no_tokenizer_makes_are_not_believed(counted: tuple[int, int]) -> None:
+    made = Prompts(plan("http://h:1"), "h:1")
+    with pytest.raises(BadInput, match="cannot be right"):
+        made.calibrate(list(zip(PROBE_WORDS, counted, strict=True)))
+
+
+def test_a_server_that_resets_before_it_has_read_a_prompt_is_an_error() -> None:
+    body = b"x" * 20_000_000  # more than the system keeps for the server
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        requests = itertools.repeat((body, Exchange(input_tokens=1, output_tokens=1)))
+        wire = ChatWire("127.0.0.1", listener.getsockname()[1], requests, timeout_seconds=10, most_seconds=10)
+        wire.send(time.perf_counter())
+        opened, _ = listener.accept()
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        opened.close()
+        ended = []
+        while wire.under_way:
+            ended += wire.wait(0.1)
+        wire.close()
+    assert [each.error.partition(":")[0] for each in ended] in (["cannot send"], ["connection lost"])
+
+
 def test_without_usage_pieces_are_counted() -> None:
     with chat_server(fault="no-usage", ttft_seconds=0.01) as address:
         result = generate_chat(plan(address, seconds=1.0))
@@ -219,6 +251,28 @@ def test_a_step_counts_requests_and_tokens_of_its_own_time() -> None:
     assert seen.requests == 2
     assert seen.kept, "the median of 1 s and 2 s is 1 s"
     assert not chat._Step(begun=0, ended=1, streams=[stream(0.1, 0.1, 2, error="x")]).result(()).kept
+
+
+def test_the_best_pace_has_the_most_tokens_of_requests_within_the_limits() -> None:
+    limit = ChatLimit(metric=ChatMetric.TTFT, percentile=50, seconds=1.0)
+    slow = [stream(at, 0.1, 11, intended=at - wait) for at, wait in ((3.0, 0.5), (4.0, 0.6), (5.0, 2.0), (6.0, 0.7))]
+    few = [stream(at, 0.1, 11, intended=at - 0.5) for at in (3.0, 4.0, 5.0, 6.0)]
+    many = chat._Step(begun=0.0, ended=9.0, streams=[*slow, *few[:1]], all=[*slow, *few[:1]], area=80.0)
+    within = chat._Step(begun=0.0, ended=9.0, streams=few, all=few, area=9.0)
+    assert many.result((limit,)).kept, "the median is within the limit"
+    seen = many.result((limit,))
+    assert seen.good_share == pytest.approx(4 / 5)
+    assert seen.good_tokens_per_second == pytest.approx(0.8 * seen.output_tokens_per_second)
+    assert seen.output_tokens_per_second > within.result((limit,)).output_tokens_per_second
+    assert chat._best([many, within], (limit,)).result((limit,)).good_share == 1.0
+    assert chat._best([many, within], ()) is many, "without limits all count"
+
+
+def test_a_probe_keeps_the_text_of_its_answer() -> None:
+    answer = Answer(pieces=[])
+    answer.feed(HEAD + b"\r\n" + events(ROLE, piece("a "), {"choices": [{"text": "b"}]}, END, USAGE), now=1.0)
+    assert answer.text() == "a b"
+    assert not fed(HEAD + b"\r\n" + events(ROLE, piece("a")), step=1000).text(), "others do not"
 
 
 def test_an_open_loop_ends_once_a_limit_cannot_be_kept() -> None:
@@ -270,8 +324,6 @@ def test_nobody_listens() -> None:
 
 
 def test_prompts_have_their_length_and_their_shared_start(address: str) -> None:
-    from mlcd.loadgen.chat.prompts import Prompts
-
     made = Prompts(plan(address, shared_tokens=20), "h:1")
     made.calibrate([(16, 16 * 2 + FRAME_TOKENS), (272, 272 * 2 + FRAME_TOKENS)])
     texts = [made.text(Exchange(input_tokens=85, output_tokens=1)).split() for _ in range(3)]

@@ -1,3 +1,4 @@
+import itertools
 import math
 import random
 from collections.abc import Callable
@@ -82,6 +83,41 @@ def test_a_level_that_never_settles_is_not_taken_for_warm_up() -> None:
     assert 10 < trial.samples_per_second < 20
 
 
+SHORT = TrialPolicy(least_share=0.25)  # 150 s after the first sample
+
+
+def test_a_short_trial_ends_when_its_speed_is_known() -> None:
+    trial = measurement(endless(lambda i: 20.0), policy=SHORT)
+    assert trial.seconds == 50 + 150
+    assert trial.usd == Usd.of(2)
+    assert trial.samples_per_second == pytest.approx(20)
+    assert not trial.extended
+
+
+def test_a_short_trial_of_a_job_that_warms_up_measures_the_speed_after_it() -> None:
+    trial = measurement(endless(lambda i: 20.0 if i > 12 else 2.0 + i), policy=SHORT)
+    assert 200 < trial.seconds < 600
+    assert trial.samples_per_second == pytest.approx(20, rel=SHORT.known_precision)
+
+
+def test_a_short_trial_of_an_unsteady_job_takes_its_planned_time_or_more() -> None:
+    rng = random.Random(1)
+    rough = [20 * math.exp(rng.gauss(0, 0.3)) for _ in range(400)]
+    assert measurement(endless(lambda i: rough[i]), policy=SHORT).seconds >= 600
+
+
+def test_a_short_trial_is_measured_for_a_minute_and_by_enough_points() -> None:
+    brief = TrialPolicy(seconds=160.0, least_share=0.1)
+    assert measurement(endless(lambda i: 20.0), policy=brief).seconds == 50 + 80  # eight means need eight points
+    assert measurement(endless(lambda i: 20.0, step=2.0), policy=brief).seconds == 50 + 60
+    assert measurement(endless(lambda i: 20.0, step=60.0), policy=SHORT).seconds == 50 + 8 * 60
+
+
+def test_a_trial_that_may_not_take_longer_is_not_shortened() -> None:
+    exact = TrialPolicy(extension=0.0, least_share=0.25)
+    assert measurement(endless(lambda i: 20.0), policy=exact).seconds == 600
+
+
 def test_nodes_take_longer() -> None:
     cloud = ScriptedCloud(endless(lambda i: 5.0))
     trial = measure(cloud, Config.deployment("a", 10), attempt=1, policy=POLICY, usd_per_hour=PRICE)
@@ -124,6 +160,25 @@ def test_a_hang_is_ended_by_the_watchdog() -> None:
     # the last sample came at 50 + 19 x 10 s
     assert trial.seconds == 240 + 120
     assert trial.usd == PRICE.for_seconds(360)
+
+
+class _Done(ScriptedLease):
+    """A lease whose job has done all of its work when its samples no longer rise, and writes its results."""
+
+    def has_done_all(self) -> bool:
+        return True
+
+
+def test_a_job_that_has_done_all_of_its_work_is_not_hung_while_it_writes_its_results() -> None:
+    lease = endless(lambda i: 20.0 if i < 20 else 0.0)
+    trial = measurement(_Done([*itertools.islice(map(lease.tail, itertools.count()), 60)]))  # type: ignore[arg-type]
+    assert trial.samples_per_second == pytest.approx(20)
+    assert trial.seconds == 640  # the job ended by itself, after 50 + 59 x 10 s
+
+
+def test_a_job_that_never_ends_after_its_work_is_ended_with_the_trial_and_measured() -> None:
+    trial = measurement(_Done([], tail=endless(lambda i: 20.0 if i < 20 else 0.0).tail))
+    assert trial.seconds == 900
 
 
 def test_slow_steps_are_no_hang() -> None:

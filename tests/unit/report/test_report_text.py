@@ -5,7 +5,8 @@ from typing import Any
 
 import jsonschema
 import pytest
-from tests.rendered import html_of, json_of, plot_of, verdict_of
+from tests.rendered import html_of, json_of, plot_of, serving_html_of, verdict_of
+from tests.report_kind_samples import serving_run
 from tests.report_samples import (
     SAMPLES,
     all_failed_run,
@@ -30,6 +31,7 @@ from mlcd.report.as_json import schema
 from mlcd.report.node_metrics import bytes_text
 from mlcd.report.progress import ProgressLines, _worth
 from mlcd.report.receipt_lines import train_lines
+from mlcd.report.serving import serving_verdict
 from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
 from mlcd.run.findings import AccountStep
 from mlcd.run.money import Money
@@ -101,6 +103,27 @@ def test_the_verdict_contains_the_numbers() -> None:
 
 def test_a_real_run_does_not_say_simulated() -> None:
     assert "SIMULATED" not in verdict_of(no_limit_run())
+
+
+def test_a_real_training_without_outputs_says_that_nothing_was_brought_back() -> None:
+    real = no_limit_run()
+    assert "Outputs: none: `outputs` in the job file is empty" in verdict_of(real)
+    assert "Outputs: none" not in verdict_of(budget_run())
+    kept = verdict_of(replace(real, outputs="/home/outputs"))
+    assert "Outputs: /home/outputs" in kept
+    assert "Outputs: none" not in kept
+
+
+def test_prices_of_served_models_say_of_what_they_are_and_at_which_rate() -> None:
+    basis = "prices for a million requests at 83% of the measured rate, as promised of the choice"
+    record = serving_run()
+    assert basis in " ".join(serving_verdict(shown(record)).split())
+    assert basis in serving_html_of(record)
+    assert "$ per million requests" in serving_html_of(record)
+    asked = replace(record.problem.goal, rate=100.0)
+    text = serving_verdict(shown(serving_run(asked)))
+    assert "of the measured rate, as promised" not in text
+    assert "Prices are for a million requests." in text
 
 
 def test_a_replayed_run_says_so_and_speaks_of_the_jobs_time() -> None:

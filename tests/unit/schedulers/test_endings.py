@@ -106,7 +106,21 @@ def test_a_deadline_is_the_reason_where_time_is_short() -> None:
     )
     history = epochs(3)
     late = problem_of(None, seconds=sum(epoch.seconds for epoch in history) + 60.0)
-    assert re.search(r"would take at least \d+ min.*, and 1 min remains until the deadline", said(late, history))
+    found = re.search(r"would take about (\d+) min.*, (\d+) min.* at best, and 1 min remains", said(late, history))
+    assert found
+    assert int(found[2]) < int(found[1]), "the best case, by which it was given up, is less than what is expected"
+
+
+def test_a_limit_that_nothing_has_shown_is_called_a_guess() -> None:
+    short = problem_of(None, seconds=0.0005)
+    ways = EpochForecast.of(short, (), left(short)).relaxations(short, (), left(short))
+    assert ways
+    assert all("a guess" in way.text for way in ways)
+    history = epochs(3)
+    late = problem_of(None, seconds=sum(epoch.seconds for epoch in history) + 60.0)
+    known = EpochForecast.of(late, history, left(late, history)).relaxations(late, history, left(late, history))
+    assert known
+    assert not any("a guess" in way.text for way in known)
 
 
 def test_without_limits_only_the_longest_epoch_is_the_reason() -> None:

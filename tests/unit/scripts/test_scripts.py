@@ -266,3 +266,78 @@ def test_a_script_that_cannot_be_used_is_named(tmp_path: Path, text: bytes, says
         read_script(tmp_path / "train.py")
     with pytest.raises(BadInput, match=r"nothing\.py"):
         read_script(tmp_path / "nothing.py")
+
+
+def _checkpoint(text: str) -> tuple[str, str]:
+    """(the line after which the checkpoint is inserted, the inserted line)."""
+    lines = text.splitlines()
+    at = next(number for number, line in enumerate(lines) if "mlcd.torch.checkpoint(" in line)
+    return lines[at - 1].strip(), lines[at].strip()
+
+
+OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+
+
+def test_the_checkpoint_has_the_scheduler_and_the_scaler(tmp_path: Path) -> None:
+    more = (
+        f"{OPTIMIZER}criterion = torch.nn.MSELoss()\n"
+        "scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=EPOCHS)\n"
+        'scaler = torch.amp.GradScaler("cpu")\nprint("ready")\n'
+    )
+    after, line = _checkpoint(read(tmp_path, PLAIN.replace(OPTIMIZER, more)).edited)
+    assert after == 'scaler = torch.amp.GradScaler("cpu")'
+    assert line == "mlcd.torch.checkpoint(model=model, optimizer=optimizer, scheduler=scheduler, scaler=scaler)"
+
+
+def test_a_scaler_made_before_the_optimizer_is_saved_too(tmp_path: Path) -> None:
+    found = read(tmp_path, PLAIN.replace(OPTIMIZER, f"amp = GradScaler()\n{OPTIMIZER}"))
+    after, line = _checkpoint(found.edited)
+    assert after == OPTIMIZER.strip()
+    assert line == "mlcd.torch.checkpoint(model=model, optimizer=optimizer, amp=amp)"
+
+
+def test_schedulers_inside_another_are_saved_by_it(tmp_path: Path) -> None:
+    more = (
+        f"{OPTIMIZER}warm = LinearLR(optimizer)\ncosine = CosineAnnealingLR(optimizer, T_max=3)\n"
+        "schedule = SequentialLR(optimizer, schedulers=[warm, cosine], milestones=[1])\n"
+    )
+    _, line = _checkpoint(read(tmp_path, PLAIN.replace(OPTIMIZER, more)).edited)
+    assert line == "mlcd.torch.checkpoint(model=model, optimizer=optimizer, schedule=schedule)"
+
+
+def test_the_checkpoint_comes_after_what_prepares_model_and_optimizer(tmp_path: Path) -> None:
+    more = f"{OPTIMIZER}model, optimizer = accelerator.prepare(model, optimizer)\n"
+    after, _ = _checkpoint(read(tmp_path, PLAIN.replace(OPTIMIZER, more)).edited)
+    assert after == "model, optimizer = accelerator.prepare(model, optimizer)"
+
+
+def test_a_scheduler_of_both_branches_is_saved_and_one_of_a_condition_is_said(tmp_path: Path) -> None:
+    both = (
+        f"{OPTIMIZER}if EPOCHS > 2:\n    scheduler = StepLR(optimizer, 1)\n"
+        "else:\n    scheduler = ConstantLR(optimizer)\n"
+    )
+    after, line = _checkpoint(read(tmp_path, PLAIN.replace(OPTIMIZER, both)).edited)
+    assert (after, "scheduler=scheduler" in line) == ("scheduler = ConstantLR(optimizer)", True)
+    assert not line.startswith(" ")
+    one = f"{OPTIMIZER}scheduler = None\nif EPOCHS > 2:\n    scheduler = StepLR(optimizer, 1)\n"
+    found = read(tmp_path, PLAIN.replace(OPTIMIZER, one))
+    _, line = _checkpoint(found.edited)
+    assert "scheduler" not in line
+    assert any("scheduler" in note and "mlcd.torch.checkpoint" in note for note in found.notes)
+
+
+def test_what_the_loader_does_otherwise_is_said(tmp_path: Path) -> None:
+    said = [note for note in read(tmp_path, PLAIN).notes if "mlcd.torch.loader" in note]
+    assert said
+    assert "incomplete last batch" in said[0]
+    plain = PLAIN.replace("shuffle=True, num_workers=2", "shuffle=False, drop_last=True")
+    (other,) = [note for note in read(tmp_path, plain).notes if "mlcd.torch.loader" in note]
+    assert "shuffle=False" in other
+    same = PLAIN.replace("shuffle=True,", "shuffle=True, drop_last=True,")
+    assert not [note for note in read(tmp_path, same).notes if "mlcd.torch.loader" in note]
+
+
+def test_a_sampler_of_ones_own_is_not_dropped(tmp_path: Path) -> None:
+    found = read(tmp_path, PLAIN.replace("shuffle=True", "sampler=mine"))
+    assert "sampler=mine" in found.edited
+    assert not found.several_nodes

@@ -16,6 +16,7 @@ from mlcd.search.candidates import chance_to_run
 from mlcd.search.choice_now import choice_now
 from mlcd.search.net_value import Setting, net_values
 from mlcd.search.registry import strategy
+from mlcd.search.strategy import with_wishes
 from mlcd.space import Config
 from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import FailureKind, History
@@ -53,6 +54,16 @@ def setting_of(problem: Problem, history: History, **options: object) -> Setting
 
 def everything(problem: Problem) -> np.ndarray:
     return np.ones(len(problem.space), dtype=bool)
+
+
+# ---- trials that end early
+
+
+def test_auto_asks_for_trials_that_end_early_and_others_do_not() -> None:
+    problem = make_problem()
+    assert with_wishes(problem, strategy("auto")).trial.may_end_early
+    assert not with_wishes(problem, strategy("auto:least-trial=1")).trial.may_end_early
+    assert not with_wishes(problem, strategy("heterbo")).trial.may_end_early
 
 
 # ---- when it stops

@@ -446,6 +446,52 @@ def test_data_that_no_version_wrote_leaves_the_home_as_it_was(tmp_path: Path) ->
         assert list(db.iterdump()) == before
 
 
+@pytest.mark.parametrize(
+    ("schema", "statement", "message"),
+    [
+        (5, "UPDATE sqlite_master SET sql = replace(sql, 'number', 'numbem')", r"run t cannot be migrated .*'number'"),
+        (5, "UPDATE sqlite_master SET sql = replace(sql, ', at ', ', ax ')", r"is damaged: .* at"),
+        (5, "UPDATE runs SET run_id = '../../t'", "is damaged: a run has a name that mlcd does not give"),
+        (5, "UPDATE runs SET run_id = ''", "is damaged: a run has a name that mlcd does not give"),
+        (
+            7,
+            "UPDATE runs SET run_id = '/' WHERE run_id = 'two'",
+            "is damaged: a run has a name that mlcd does not give",
+        ),
+        (7, "UPDATE sqlite_master SET sql = replace(sql, 'status  TEXT', 'state  TEXT')", "is damaged: "),
+    ],
+)
+def test_an_old_home_with_damaged_values_is_called_damaged_and_left_as_it_was(
+    tmp_path: Path, schema: int, statement: str, message: str
+) -> None:
+    if schema == 7:
+        schema_7(tmp_path)
+    else:
+        old = OldHome(tmp_path, schema)
+        old.train("t")
+        old.close()
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        assert db.execute(statement).rowcount
+    with pytest.raises(StoreError, match=message):
+        Store(tmp_path)
+    assert version(tmp_path / FILE) == schema
+
+
+def test_an_old_run_that_its_index_has_lost_is_named(tmp_path: Path) -> None:
+    old = OldHome(tmp_path, 5)
+    old.train("t")
+    old.close()
+    with closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as db:
+        db.execute("PRAGMA writable_schema = ON")
+        (empty,) = db.execute("SELECT rootpage FROM sqlite_master WHERE name = 'sqlite_autoindex_calls_1'").fetchone()
+        db.execute("UPDATE sqlite_master SET rootpage = ? WHERE name = 'sqlite_autoindex_runs_1'", (empty,))
+        db.execute("DELETE FROM sqlite_master WHERE name = 'calls'")
+        db.execute("DELETE FROM sqlite_master WHERE name = 'sqlite_autoindex_calls_1'")
+    with pytest.raises(StoreError, match=r"run t cannot be migrated .*its row is not in the index"):
+        Store(tmp_path)
+
+
 def test_a_home_in_which_an_older_mlcd_works_is_left_alone(tmp_path: Path) -> None:
     old = OldHome(tmp_path, 5)
     old.train("t")

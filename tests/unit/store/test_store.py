@@ -344,6 +344,8 @@ def test_the_newest_run_comes_first_and_part_of_a_name_is_enough(store: Store) -
         store.load("zzz")
     with pytest.raises(BadInput, match="did you mean 'resnet-ab2'"):
         store.spec("resmet-ab2")
+    with pytest.raises(BadInput, match="there is no run"):
+        store.kind("\udcff\udcfe")
 
 
 def test_runs_are_listed_by_when_they_began_and_found_by_how_their_name_begins(store: Store) -> None:
@@ -379,6 +381,18 @@ def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
         with two.lock("r"):
             pass
         assert not one.is_live("r")
+
+
+def test_a_run_that_was_deleted_meanwhile_leaves_no_lock(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        add(store, "r")
+        with store.lock("r"):
+            pass
+        assert (tmp_path / "locks" / "r.lock").exists()
+        store.remove("r")
+        with store.lock("r"):  # of a command that found the run before it was deleted
+            pass
+        assert not list((tmp_path / "locks").iterdir())
 
 
 def test_what_was_recorded_is_on_the_disk(store: Store) -> None:

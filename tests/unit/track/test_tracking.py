@@ -1,7 +1,9 @@
 """A tracker is told everything, and whatever becomes of it, the run goes on: one warning, no more."""
 
 import json
+import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ import mlcd
 from mlcd.errors import BadInput
 from mlcd.events import Event, RunBegan, RunEnded, StepEnded, Warned
 from mlcd.extras import install_line
-from mlcd.track import tracked
+from mlcd.track import tracked, worker
 from mlcd.track.messages import messages
 from mlcd.trial.outcome import Status
 
@@ -133,6 +135,45 @@ def test_a_tracker_that_fails_warns_once_and_nothing_else(
     assert warning.startswith("wandb: ")
     assert says in warning
     assert [event for event in told if not isinstance(event, Warned)] == events
+
+
+HANGS_WITH_A_CHILD = """
+import os, subprocess, sys, time
+child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+with open(os.environ["RECORD"], "w") as file: file.write(f"{os.getpid()} {child.pid}")
+time.sleep(600)
+"""
+
+
+def gone(file: Path) -> bool:
+    """Whether every process that the file names has ended, within 20 s."""
+    until = time.monotonic() + 20.0
+    while time.monotonic() < until:
+        named = file.read_text().split() if file.exists() else []
+        states = [Path(f"/proc/{pid}/stat") for pid in named]
+        if named and not any(state.exists() and state.read_text().split()[2] != "Z" for state in states):
+            return True
+        time.sleep(0.1)
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_tracker_that_hangs_is_ended_with_what_it_started(events: list[Event], fake: Path, tmp_path: Path) -> None:
+    fake.write_text(HANGS_WITH_A_CHILD)
+    (warning,) = warnings(retold(events, flush_seconds=2.0))
+    assert "within 2 s" in warning
+    assert gone(tmp_path / "record.jsonl")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_a_tracker_that_hangs_ends_also_where_mlcd_was_killed(fake: Path, tmp_path: Path) -> None:
+    fake.write_text(HANGS_WITH_A_CHILD)
+    command = [sys.executable, str(Path(worker.__file__)), "wandb", "1"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True) as process:
+        assert process.stdin is not None
+        time.sleep(0.5)
+        process.stdin.close()
+        assert gone(tmp_path / "record.jsonl")
 
 
 def test_a_python_that_is_not_there_warns(events: list[Event], monkeypatch: pytest.MonkeyPatch) -> None:

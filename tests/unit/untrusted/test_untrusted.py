@@ -360,3 +360,27 @@ def test_texts_cannot_command_a_terminal() -> None:
     assert printable("loss 0.1\n\tok é 漢") == "loss 0.1\n\tok é 漢"
     assert printable("\x1b]0;title\x07\x9b2J\u202e\u2028") == "�]0;title��2J��"
     assert printable("x" * 3000) == "x" * 2000 + "…"
+
+
+def test_a_copy_that_is_cut_off_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "new").mkdir()
+    for name in ("a", "b"):
+        (tmp_path / "new" / name).write_text("new")
+    copy_tree(tmp_path / "new", tmp_path / "copy")
+    for name in ("a", "b"):
+        (tmp_path / "copy" / name).write_text("old")
+    written: list[int] = []
+
+    def killed(read: int, copy: int, size: int) -> None:
+        written.append(os.write(copy, b"n"))
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as during:
+        during.setattr(mlcd.untrusted.copying, "_copy_data", killed)
+        with pytest.raises(KeyboardInterrupt):
+            copy_tree(tmp_path / "new", tmp_path / "copy")
+    assert written == [1]
+    assert {file.name: file.read_text() for file in (tmp_path / "copy").iterdir()} == {"a": "old", "b": "old"}
+    (tmp_path / "copy" / mlcd.untrusted.copying.PART).write_text("half")
+    copy_tree(tmp_path / "new", tmp_path / "copy")
+    assert {file.name: file.read_text() for file in (tmp_path / "copy").iterdir()} == {"a": "new", "b": "new"}

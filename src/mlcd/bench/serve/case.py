@@ -47,6 +47,7 @@ class Bed:
     trial_seconds duration of one trial
     noise         relative deviation of a trial's latency, unless the comparison says otherwise
     slo_ms        latency limits, unless the comparison says otherwise
+    load_tests    True: a trial goes through the requests in flight on one type (mlcd.bench.serve.load_tests)
     """
 
     name: str
@@ -56,6 +57,7 @@ class Bed:
     trial_seconds: float = 60.0
     noise: float = 0.01
     slo_ms: tuple[float, ...] = (10.0, 30.0, 100.0)
+    load_tests: bool = False
 
     @property
     def has_operators(self) -> bool:
@@ -154,6 +156,10 @@ class Case:
         """Requests per dollar of the best configuration under the limit."""
         return float(self.values.max())
 
+    def knowledge(self, sources: Known) -> Known:
+        """What a strategy is given of the other models."""
+        return sources
+
     def accuracy(self, config: Config | None) -> float:
         """True value of the choice divided by the best; 0 for no choice, and for one that truly breaks the limit."""
         return 0.0 if config is None else float(self.values[self.problem.space.index[config]]) / self.best
@@ -167,7 +173,8 @@ class Case:
         if not math.isfinite(latency):
             kind = FailureKind.OUT_OF_MEMORY
             return Failure(config=config, attempt=1, kind=kind, message="out of memory", seconds=seconds, usd=usd)
-        latency *= math.exp(self.noise * _normal(seed, self.target.name, row))
+        factor = math.exp(self.noise * normal(seed, self.target.name, row))
+        latency, request = latency * factor, float(self.target.request_seconds[row]) * factor
         return Measurement(
             config=config,
             attempt=1,
@@ -177,11 +184,12 @@ class Case:
             startup_seconds=0.0,
             seconds=seconds,
             usd=usd,
-            load=Load(p50_seconds=latency, p95_seconds=latency, p99_seconds=latency, requests=1),
+            load=Load(p50_seconds=request, p95_seconds=request, p99_seconds=request, requests=1),
         )
 
 
-def _normal(seed: int, name: str, row: int) -> float:
+def normal(seed: int, name: str, row: int) -> float:
+    """Noise of a trial, keyed by what it is of."""
     digest = hashlib.sha256(f"{seed}|{name}|{row}".encode()).digest()
     return float(np.random.default_rng(int.from_bytes(digest[:8], "little")).standard_normal())
 
@@ -256,5 +264,5 @@ def walk(case: Case, searcher: Strategy, *, seed: int) -> Walk:
 
 
 def searcher(text: str, case: Case, sources: Known, *, seed: int) -> Strategy:
-    """The strategy of this description, with knowledge of `sources` and of the operators of the case's model."""
-    return strategy(text, seed=seed, known=sources, target=case.target.target)
+    """The strategy of this description, with knowledge of `sources` and of what the case's model consists of."""
+    return strategy(text, seed=seed, known=case.knowledge(sources), target=case.target.target)

@@ -5,19 +5,16 @@ instance, batch, mean_ms. Models that were measured in the same configurations f
 other configurations are not used for them.
 """
 
-import csv
-import math
-from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
 from mlcd.bench.serve.case import Bed
+from mlcd.bench.serve.csv_tables import INSTANCES, positive, rows_of, whole
 from mlcd.errors import BadInput
 from mlcd.known import Known, KnownModel, TargetModel
 from mlcd.space import Config
 
-INSTANCES = "instances.csv"
 Cells = dict[Config, float]
 
 
@@ -63,43 +60,16 @@ def _bed(folder: Path, names: list[str], tables: dict[str, Cells], prices: dict[
 
 
 def _prices(path: Path) -> dict[str, float]:
-    return {row["instance"]: _positive(path, row, "usd_per_hour") for row in _rows(path, ("instance", "usd_per_hour"))}
+    return {row["instance"]: positive(path, row, "usd_per_hour") for row in rows_of(path, ("instance", "usd_per_hour"))}
 
 
 def _cells(path: Path) -> Cells:
     cells: Cells = {}
-    for row in _rows(path, ("instance", "batch", "mean_ms")):
-        batch = _positive(path, row, "batch")
-        if batch != int(batch):
-            raise BadInput(f"{path}: batch: not a whole number (got {row['batch']!r})")
-        config = Config.of({"instance": row["instance"], "batch": int(batch)})
+    for row in rows_of(path, ("instance", "batch", "mean_ms")):
+        config = Config.of({"instance": row["instance"], "batch": whole(path, row, "batch")})
         if config in cells:
             raise BadInput(f"{path}: {config} appears twice")
-        cells[config] = _positive(path, row, "mean_ms") / 1000
+        cells[config] = positive(path, row, "mean_ms") / 1000
     if not cells:
         raise BadInput(f"{path}: no rows")
     return cells
-
-
-def _rows(path: Path, columns: Iterable[str]) -> list[dict[str, str]]:
-    try:
-        with path.open(encoding="utf-8", newline="") as file:
-            reader = csv.DictReader(file)
-            missing = [column for column in columns if column not in (reader.fieldnames or ())]
-            if missing:
-                raise BadInput(f"{path}: no column {', '.join(missing)}")
-            return list(reader)
-    except OSError as error:
-        raise BadInput(f"{path}: cannot be read: {error.strerror}") from error
-    except UnicodeDecodeError as error:
-        raise BadInput(f"{path}: not a CSV file") from error
-
-
-def _positive(path: Path, row: dict[str, str], column: str) -> float:
-    try:
-        value = float(row[column])
-    except (TypeError, ValueError) as error:
-        raise BadInput(f"{path}: {column}: not a number (got {row[column]!r})") from error
-    if not (value > 0 and math.isfinite(value)):
-        raise BadInput(f"{path}: {column}: must be more than 0 (got {row[column]!r})")
-    return value

@@ -9,6 +9,7 @@ import numpy as np
 
 from mlcd.bench.case import is_unseen
 from mlcd.bench.serve.case import Bed, Case, LeaveOut, searcher, walk
+from mlcd.bench.serve.load_tests import LoadTestCase
 from mlcd.bench.tasks import run_tasks
 from mlcd.errors import BadInput
 from mlcd.search.registry import strategy_class
@@ -124,7 +125,8 @@ def _searches(comparison: ServeComparison, bed: Bed, name: str, text: str) -> li
     noise = bed.noise if comparison.noise is None else comparison.noise
     rows = []
     for slo_ms in comparison.slo_ms or bed.slo_ms:
-        case = Case.of(bed, name, slo_ms / 1000, noise=noise, max_trials=most)
+        kind = LoadTestCase if bed.load_tests else Case
+        case = kind.of(bed, name, slo_ms / 1000, noise=noise, max_trials=most)
         if case is None:
             continue
         for seed in range(comparison.first_seed, comparison.first_seed + comparison.seeds):

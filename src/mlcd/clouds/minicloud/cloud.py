@@ -45,6 +45,9 @@ class MiniCloud:
     """Deviation between repeats of one deployment, pooled over 24 deployments on a 2-core machine (November 2026,
     benchmarks/results/minicloud/bed.csv)."""
 
+    shares_this_machine = True
+    """Other programs on it slow its nodes down."""
+
     def __init__(self, *, warm: bool = False) -> None:
         self._warm = WarmWorkers() if warm else None
         if self._warm is not None:

@@ -8,6 +8,6 @@ process and with the standard library only. `python -m mlcd.loadgen.chat ADDRESS
 
 from mlcd.loadgen.chat.measure import measure_chat
 from mlcd.loadgen.chat.plan import ChatLimit, ChatMetric, ChatPlan, Exchange
-from mlcd.loadgen.chat.result import ChatResult, ChatStep
+from mlcd.loadgen.chat.result import ChatResult, ChatStep, Sample
 
-__all__ = ["ChatLimit", "ChatMetric", "ChatPlan", "ChatResult", "ChatStep", "Exchange", "measure_chat"]
+__all__ = ["ChatLimit", "ChatMetric", "ChatPlan", "ChatResult", "ChatStep", "Exchange", "Sample", "measure_chat"]

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from mlcd.errors import BadInput
-from mlcd.loadgen.chat.plan import ChatLimit, ChatMetric, ChatPlan
+from mlcd.loadgen.chat.plan import ChatLimit, ChatMetric, ChatPlan, Exchange
 from mlcd.loadgen.chat.prompts import PROBE_WORDS, Prompts
-from mlcd.loadgen.chat.result import ChatResult, ChatStep, percentiles
+from mlcd.loadgen.chat.result import ChatResult, ChatStep, Sample, percentiles
 from mlcd.loadgen.chat.wire import ChatWire, Stream
 from mlcd.loadgen.phases import LoadPhase, begin_phase, end_phase, open_loop, poisson_arrivals
 from mlcd.loadgen.wire import Done
@@ -26,6 +26,12 @@ _CONFIRM_SHARE = 0.3
 _SATURATED_SHARE = 0.85
 """Of one processor: a generator that used more may have set the result."""
 _PARTS = 5
+_PROBE_TOKENS = 16
+"""Of the answers that are compared with the tokenizer."""
+_RATES = 4
+"""Rates that a search with random arrivals halves its way through: 1/16 of what the server can do is left between."""
+_CAPACITY_SHARE = 0.15
+"""Of such a search's time, with the most requests in flight: what the server can do at all."""
 
 
 def generate_chat(plan: ChatPlan) -> ChatResult:
@@ -135,6 +141,7 @@ class _Generator:
             host, port, self.prompts.requests(), timeout_seconds=plan.timeout_seconds, most_seconds=most
         )
         self.begun = time.perf_counter()
+        self.samples: list[Sample] = []
 
     def run(self) -> ChatResult:
         plan = self.plan
@@ -142,12 +149,14 @@ class _Generator:
             self._calibrate()
             if plan.is_trace:
                 arrivals = [each.at_seconds for each in plan.exchanges if each.at_seconds is not None]
-                return self._result([self._open(sorted(arrivals), rate=None, warm_up_seconds=0.0)])
+                return self._result([self._open(sorted(arrivals), rate=None, warm_up_seconds=plan.warm_up_seconds)])
             if plan.rate is not None:
                 self._closed(_WARM_UP_STREAMS, _WARM_UP_SHARE * plan.seconds, least=1)
                 seconds = self._left()
                 arrivals = poisson_arrivals(plan.rate, seconds, plan.seed)
                 return self._result([self._open(arrivals, rate=plan.rate, warm_up_seconds=_WARM_UP_SHARE * seconds)])
+            if plan.search and plan.open:
+                return self._halve()
             if plan.search:
                 return self._result(self._climb())
             return self._result([self._closed(plan.concurrency, self._left())])
@@ -161,11 +170,14 @@ class _Generator:
         """Two short requests: they warm the server up, and tell how many tokens a word makes."""
         seen = []
         for words in PROBE_WORDS:
+            tokens = min(_PROBE_TOKENS, max(each.output_tokens for each in self.plan.exchanges[:_PROBE_TOKENS]))
+            text, request = self.prompts.probe(words, output_tokens=tokens)
             wire = ChatWire(
                 *self.place,
-                iter([(self.prompts.probe(words), self.plan.exchanges[0])]),
+                iter([(request, Exchange(input_tokens=words, output_tokens=tokens))]),
                 timeout_seconds=self.plan.timeout_seconds,
                 most_seconds=self.plan.timeout_seconds,
+                keeps_text=True,
             )
             try:
                 wire.send(time.perf_counter())
@@ -180,6 +192,8 @@ class _Generator:
                 )
             if ended[0].counted:
                 seen.append((words, ended[0].input_tokens))
+                counts = {"input_tokens": ended[0].input_tokens, "output_tokens": ended[0].output_tokens}
+                self.samples.append(Sample(prompt=text, answer=ended[0].text, **counts))
         if len(seen) == len(PROBE_WORDS):
             self.prompts.calibrate(seen)
 
@@ -210,7 +224,9 @@ class _Generator:
         step.processor_seconds = end_phase(phase).processor_seconds
         return step
 
-    def _open(self, arrivals: list[float], *, rate: float | None, warm_up_seconds: float) -> _Step:
+    def _open(
+        self, arrivals: list[float], *, rate: float | None, warm_up_seconds: float, seconds: float | None = None
+    ) -> _Step:
         """Requests at given times, whatever the server does; those that arrive after the warm-up count."""
         phase: LoadPhase = begin_phase()
         step = _Step(begun=phase.begun + warm_up_seconds, rate=rate)
@@ -218,7 +234,7 @@ class _Generator:
         is_lost = _lost(step, self.plan.limits, sum(at >= warm_up_seconds for at in arrivals))
         open_loop(self.wire, arrivals, phase, take=lambda done: self._take(step, done), is_lost=is_lost)
         step.stopped = phase.stopped
-        last = phase.begun + (self.plan.seconds if rate is not None else arrivals[-1])
+        last = phase.begun + (seconds or (self.plan.seconds if rate is not None else arrivals[-1]))
         step.ended = phase.ended if phase.stopped else max(phase.ended, min(last, time.perf_counter()))
         step.area = self.wire.area() - before
         step.processor_seconds = end_phase(phase).processor_seconds
@@ -246,9 +262,9 @@ class _Generator:
             if not seen.kept:
                 broken = level
                 break
-            if seen.output_tokens_per_second < _GROWTH * best:
+            if seen.good_tokens_per_second < _GROWTH * best:
                 break
-            best = max(best, seen.output_tokens_per_second)
+            best = max(best, seen.good_tokens_per_second)
         kept = [level for level, step in steps.items() if step.result(plan.limits).kept]
         if (
             broken is not None
@@ -265,9 +281,39 @@ class _Generator:
             found.append(self._closed(level, self._left()))
         return found
 
-    def _result(self, steps: list[_Step]) -> ChatResult:
+    def _halve(self) -> ChatResult:
+        """Rates at which requests arrive at random, between none and what the server can do; longer at the best."""
+        plan = self.plan
+        full = self._closed(plan.concurrency, _CAPACITY_SHARE * self._left())
+        answered = full.answered
+        mean = sum(each.output_tokens for each in answered) / len(answered) if answered else 0.0
+        if not mean:
+            return self._result([full])
+        low, high = 0.0, full.tokens_between(full.begun, full.ended) / max(full.ended - full.begun, 1e-9) / mean
+        each_seconds = (1 - _CONFIRM_SHARE) * self._left() / _RATES
+        steps: dict[float, _Step] = {}
+        for at in range(_RATES):
+            rate = (low + high) / 2
+            step = steps[rate] = self._offer(rate, each_seconds, seed=plan.seed + at)
+            if step.result(plan.limits).kept:
+                low = rate
+            else:
+                high = rate
+        found = list(steps.values())
+        if low > 0 and self._left() > each_seconds / 2:
+            steps[low] = self._offer(low, self._left(), seed=plan.seed + _RATES)
+            found.append(steps[low])
+        kept = [rate for rate, step in steps.items() if step.result(plan.limits).kept]
+        return self._result(found, steps[max(kept, default=min(steps))])
+
+    def _offer(self, rate: float, seconds: float, *, seed: int) -> _Step:
+        """Random arrivals at a rate."""
+        arrivals = poisson_arrivals(rate, seconds, seed)
+        return self._open(arrivals, rate=rate, warm_up_seconds=_WARM_UP_SHARE * seconds, seconds=seconds)
+
+    def _result(self, steps: list[_Step], chosen: _Step | None = None) -> ChatResult:
         limits = self.plan.limits
-        chosen = _best(steps, limits)
+        chosen = chosen or _best(steps, limits)
         streams = [each for step in steps for each in step.answered]
         if not streams:
             first = next((each.error for step in steps for each in step.streams if each.error), "no reason given")
@@ -285,6 +331,7 @@ class _Generator:
             processor_share=busy,
             saturated=_saturation(busy, late),
             first_error=next((each.error for step in steps for each in step.streams if each.error), ""),
+            samples=tuple(self.samples),
         )
 
 
@@ -306,7 +353,7 @@ def _lost(step: _Step, limits: tuple[ChatLimit, ...], requests: int) -> Callable
 
 
 def _best(steps: list[_Step], limits: tuple[ChatLimit, ...]) -> _Step:
-    """The step with the most output tokens/s among those that kept the limits; if none did, the first.
+    """The step with the most output tokens/s (goodput) among those that kept the limits; if none did, the first.
 
     The last step at a concurrency is the longest and confirms or refutes the earlier ones.
     """
@@ -314,7 +361,7 @@ def _best(steps: list[_Step], limits: tuple[ChatLimit, ...]) -> _Step:
     for step in steps:
         latest[round(step.area / max(step.ended - step.begun, 1e-9))] = step
     kept = [step for step in latest.values() if step.result(limits).kept]
-    return max(kept, key=lambda s: s.result(limits).output_tokens_per_second, default=steps[0])
+    return max(kept, key=lambda s: s.result(limits).good_tokens_per_second, default=steps[0])
 
 
 def _saturation(processor_share: float, late: list[float]) -> str:

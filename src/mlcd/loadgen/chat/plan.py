@@ -81,6 +81,8 @@ class ChatPlan:
     rate           requests that arrive in a second, as a Poisson process
     concurrency    requests in flight at any time; without a rate or a trace and with `search`, the most that is tried
     search         whether concurrency grows 1, 2, 4, ... while the limits are kept and tokens/s still grow
+    open           whether a search offers rates, as a Poisson process, instead of requests in flight
+    warm_up_seconds  of a trace: requests that arrive before do not count
     limits         all must be kept
     extra          further fields of every request, such as {"ignore_eos": true}
     cpus           processors the generator may use; empty: all that are available to it
@@ -96,6 +98,8 @@ class ChatPlan:
     rate: float | None = None
     concurrency: int = 1
     search: bool = False
+    open: bool = False
+    warm_up_seconds: float = 0.0
     limits: tuple[ChatLimit, ...] = ()
     extra: Mapping[str, object] = field(default_factory=dict)
     timeout_seconds: float = 120.0

@@ -5,12 +5,17 @@ import json
 import random
 from collections.abc import Iterator
 
+from mlcd.errors import BadInput
 from mlcd.loadgen.chat.plan import ChatPlan, Exchange
 
 WORDS = ("time", "year", "people", "way", "day", "man", "thing", "life", "child", "world", "school", "state", "family")
 """Common words, which most tokenizers know as one token each; how many tokens a word makes is measured."""
 PROBE_WORDS = (16, 272)
 """Lengths of the two prompts from whose counted tokens follow the tokens of a word and those of the frame around it."""
+
+
+TOKENS_PER_WORD = (0.2, 32.0)
+"""What is believed of a server's count: words of five letters are one token each, and at most a token a byte."""
 
 
 class Prompts:
@@ -23,15 +28,23 @@ class Prompts:
         self._shared = self._words(random.Random(plan.seed + 1), 65536) if plan.shared_tokens else []  # noqa: S311
 
     def calibrate(self, seen: list[tuple[int, int]]) -> None:
-        """Learn from (words, counted tokens) of two prompts."""
+        """Learn from (words, counted tokens) of two prompts. Raises BadInput for counts that no tokenizer makes."""
         (few, less), (many, more) = sorted(seen)
         if many > few and more > less:
-            self.tokens_per_word = (more - less) / (many - few)
-            self.frame_tokens = max(less - few * self.tokens_per_word, 0.0)
+            found = (more - less) / (many - few)
+            least, most = TOKENS_PER_WORD
+            if not least <= found <= most:
+                raise BadInput(
+                    f"the server counts {less:,} tokens in a prompt of {few} words and {more:,} in one of {many}: its"
+                    " `usage` cannot be right"
+                )
+            self.tokens_per_word = found
+            self.frame_tokens = max(less - few * found, 0.0)
 
-    def probe(self, words: int) -> bytes:
-        """A request with so many words and one token of answer."""
-        return self._request(" ".join(self._words(self._rng, words)), output_tokens=1)
+    def probe(self, words: int, *, output_tokens: int) -> tuple[str, bytes]:
+        """A prompt of so many words, and its request."""
+        text = " ".join(self._words(self._rng, words))
+        return text, self._request(text, output_tokens=output_tokens)
 
     def requests(self) -> Iterator[tuple[bytes, Exchange]]:
         """The plan's requests, for ever, in turn."""

@@ -42,10 +42,30 @@ class ChatStep:
     kept: bool
     stopped: bool = False
 
+    @property
+    def good_share(self) -> float:
+        """Of the requests that ended, how many kept every limit by themselves."""
+        return min(self.good_per_second / self.requests_per_second, 1.0) if self.requests_per_second > 0 else 0.0
+
+    @property
+    def good_tokens_per_second(self) -> float:
+        """Output tokens a second of the requests that kept every limit by themselves."""
+        return self.output_tokens_per_second * self.good_share
+
     def seen(self, limit: ChatLimit) -> float:
         """The percentile that the limit is on, in seconds."""
         of: Percentiles = getattr(self, str(limit.metric))
         return of[f"p{limit.percentile}"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sample:
+    """A prompt and its answer, with the tokens that the server counted: for a check against the tokenizer."""
+
+    prompt: str
+    answer: str
+    input_tokens: int
+    output_tokens: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +77,7 @@ class ChatResult:
     input_tokens, output_tokens  means of one request, as counted
     processor_share   of one processor, used by the generator itself
     saturated         why the generator, not the server, may have limited the result; "" where it did not
+    samples           prompts and answers whose tokens the server counted
     """
 
     chosen: ChatStep
@@ -69,6 +90,7 @@ class ChatResult:
     processor_share: float
     saturated: str = ""
     first_error: str = ""
+    samples: tuple[Sample, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Plain values; a percentile of no requests, which is infinite here, becomes null."""
@@ -78,7 +100,12 @@ class ChatResult:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "ChatResult":
         """The opposite of `as_json`."""
-        given = {**value, "chosen": _step(value["chosen"]), "steps": tuple(map(_step, value["steps"]))}
+        given = {
+            **value,
+            "chosen": _step(value["chosen"]),
+            "steps": tuple(map(_step, value["steps"])),
+            "samples": tuple(Sample(**sample) for sample in value["samples"]),
+        }
         return cls(**given)
 
 

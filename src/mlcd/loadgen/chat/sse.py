@@ -26,7 +26,10 @@ class BadAnswer(Exception):
 
 @dataclass(slots=True, eq=False)
 class Answer:
-    """One answer, fed with what arrives. `times` are those of its pieces; tokens are counted by the server."""
+    """One answer, fed with what arrives. `times` are those of its pieces; tokens are counted by the server.
+
+    pieces  the events with pieces of text; None: not kept
+    """
 
     status: int = 0
     is_over: bool = False
@@ -35,6 +38,7 @@ class Answer:
     input_tokens: int | None = None
     output_tokens: int | None = None
     error: str = ""
+    pieces: list[bytes] | None = None
     _data: bytes = b""
     """Received and not yet understood: of the head, or of the framing."""
     _chunked: bool = False
@@ -61,6 +65,10 @@ class Answer:
             self._take(b"\n\n", now)
             self.is_over = True
         return self.is_over or self._done
+
+    def text(self) -> str:
+        """The text of the pieces that were kept."""
+        return "".join(map(_text, self.pieces or ()))
 
     def _read_head(self) -> bool:
         head, found, rest = self._data.partition(b"\r\n\r\n")
@@ -159,6 +167,8 @@ class Answer:
             self.error = self.error or printable(text[:300].decode(errors="replace"))
         elif _PIECE.search(text) or _is_silent_token(text):
             self.times.append(now)
+            if self.pieces is not None:
+                self.pieces.append(text)
         if _USAGE.search(text):
             self._read_usage(text)
 
@@ -174,3 +184,12 @@ class Answer:
 def _is_silent_token(text: bytes) -> bool:
     """Whether an event without text is a token that decodes to none: neither the answer's role nor its end."""
     return bool(_CHOICE.search(text)) and not _ROLE.search(text) and not _FINISHED.search(text)
+
+
+def _text(event: bytes) -> str:
+    """The text of one piece, of a message or of a completion; "" where it has none."""
+    try:
+        choice = Fields(Fields(parse_json(event)).items("choices")[0])
+        return choice.fields("delta").text("content") if "delta" in choice else choice.text("text")
+    except (Malformed, IndexError):
+        return ""

@@ -27,6 +27,7 @@ class Stream(Done):
     gaps           seconds between its pieces
     input_tokens, output_tokens  as the server counted them, else as asked for, and its pieces
     counted        whether the server counted them
+    text           of the answer, where it is kept
     """
 
     first: float = 0.0
@@ -35,6 +36,7 @@ class Stream(Done):
     input_tokens: int = 0
     output_tokens: int = 0
     counted: bool = False
+    text: str = ""
 
     @property
     def ttft_seconds(self) -> float:
@@ -72,6 +74,7 @@ class ChatWire:
     requests         the next request, with its lengths
     timeout_seconds  how long an answer may be silent
     most_seconds     how long an answer may take
+    keeps_text       whether the answers' texts are kept
     """
 
     def __init__(
@@ -82,9 +85,11 @@ class ChatWire:
         *,
         timeout_seconds: float,
         most_seconds: float,
+        keeps_text: bool = False,
     ) -> None:
         self._place, self._requests = (host, port), requests
         self._timeout_seconds, self._most_seconds = timeout_seconds, most_seconds
+        self._keeps_text = keeps_text
         self._poll = select.epoll()
         self._open_ones: dict[int, _Connection] = {}
         self._idle: list[_Connection] = []
@@ -125,7 +130,7 @@ class ChatWire:
             return
         self._count_area(now)
         self._busy += 1
-        connection.answer, connection.exchange = Answer(), exchange
+        connection.answer, connection.exchange = Answer(pieces=[] if self._keeps_text else None), exchange
         connection.intended, connection.sent, connection.heard, connection.tag = intended, now, now, tag
         connection.out = memoryview(body)
         self._write(connection)
@@ -141,6 +146,8 @@ class ChatWire:
                 continue
             if event & select.EPOLLOUT:
                 self._write(connection)
+                if self._open_ones.get(number) is not connection:
+                    continue  # it could not be sent
             if event & ~select.EPOLLOUT and (ended := self._read(connection)) is not None:
                 found.append(ended)
         return found + self._late()
@@ -204,6 +211,10 @@ class ChatWire:
         asked = connection.exchange.output_tokens if connection.exchange is not None else 0
         if len(answer.times) > _TOO_LONG * asked + _SLACK_PIECES:
             return self._end(connection, f"the answer does not end: {len(answer.times):,} pieces for {asked:,} tokens")
+        if (answer.output_tokens or 0) > _TOO_LONG * asked + _SLACK_PIECES:
+            return self._end(
+                connection, f"the stream's usage: {answer.output_tokens:,} tokens, and {asked:,} were asked for"
+            )
         return self._end(connection, "") if answer.is_over else None
 
     def _late(self) -> list[Stream]:
@@ -243,6 +254,7 @@ class ChatWire:
             input_tokens=answer.input_tokens if counted and answer.input_tokens is not None else exchange.input_tokens,
             output_tokens=answer.output_tokens if counted and answer.output_tokens is not None else len(times),
             counted=counted,
+            text=answer.text() if self._keeps_text else "",
         )
 
     def _count_area(self, now: float) -> None:

@@ -39,7 +39,7 @@ class FalconTransfer(PosteriorStrategy):
 
     def prior(self, problem: Problem) -> ServingPrior:
         """The prior from the operators and from the residuals of other models."""
-        return _prior(ById(problem.space), self.tables, self.model, self.settings)
+        return operator_prior(ById(problem.space), self.tables, self.model, self.settings)
 
     def paying(self, problem: Problem, worth: ServingForecast) -> Mask:
         """Net gain: E[saving on a request] x requests > price of the trial."""
@@ -64,7 +64,10 @@ class FalconTransfer(PosteriorStrategy):
 
 
 @lru_cache(maxsize=8)
-def _prior(space: ById[Space], known: Known, target: TargetModel, settings: FalconTransferSettings) -> ServingPrior:
+def operator_prior(
+    space: ById[Space], known: Known, target: TargetModel, settings: FalconTransferSettings
+) -> ServingPrior:
+    """What the operators of a model and the residuals of others tell of it before its first trial."""
     at = known_rows(known, space.value)
     belief = transfer_belief(
         known, target, known_points(known.configs), least_models=settings.least_models, alike=settings.likeness

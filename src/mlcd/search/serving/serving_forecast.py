@@ -37,6 +37,7 @@ class ServingForecast:
     gain       the expected saving against the best so far, in the goal's unit; while nothing keeps the limits yet, in
                proportion to requests served per unit, times the probability that the limits are kept
     best       the best posterior value that kept the limits; before there is one, a stand-in
+    incumbent  the row of that value; None before there is one
     """
 
     log_value: Floats
@@ -44,6 +45,7 @@ class ServingForecast:
     gain: Floats
     best: float
     has_incumbent: bool
+    incumbent: int | None = None
 
     @property
     def likely(self) -> Floats:
@@ -64,7 +66,7 @@ def items_of(space: Space) -> Floats:
 @lru_cache(maxsize=8)
 def _items(space: ById[Space]) -> Floats:
     found = [dict(config.values) for config in space.value.configs]
-    return np.array([float(values["batch"]) * float(values.get("replicas", 1)) for values in found])
+    return np.array([float(values.get("batch", 1)) * float(values.get("replicas", 1)) for values in found])
 
 
 def load_tests(problem: Problem, history: History) -> LoadTests:
@@ -124,7 +126,8 @@ def outlook(
     log_value = scale + log_seconds - np.log(items) if rate is None else scale - np.log(rate)
     kept = [problem.space.index[trial.config] for trial in history.measured if trial.meets(problem.goal)]
     # The posterior mean, not the measurement: the best of many noisy values is partly luck.
-    least = float(np.exp(log_value[kept].min())) if kept else None
+    row = min(kept, key=lambda row: float(log_value[row])) if kept else None
+    least = None if row is None else float(np.exp(log_value[row]))
     best = least if least is not None else _stand_in(log_value, keeps)
     if least is None:
         gain = best**2 * np.exp(-log_value) * keeps
@@ -135,7 +138,12 @@ def outlook(
     else:
         gain = np.maximum(best - np.exp(log_value), 0.0) * keeps
     return ServingForecast(
-        log_value=np.asarray(log_value), keeps=keeps, gain=gain, best=best, has_incumbent=least is not None
+        log_value=np.asarray(log_value),
+        keeps=keeps,
+        gain=gain,
+        best=best,
+        has_incumbent=row is not None,
+        incumbent=row,
     )
 
 

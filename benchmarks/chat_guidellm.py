@@ -1,0 +1,221 @@
+"""Our load generator for language models compared with guidellm, in turn on the same server.
+
+    python benchmarks/chat_guidellm.py [--seconds 10] [--rounds 3] [--concurrency 1 4 16]
+
+Keeps benchmarks/results/chat-guidellm.json and writes what docs/language-models.md says of it. Two servers: one whose
+times are known (tests/chat_server.py), and `transformers serve` with a small Llama of random weights on the CPU. Both
+generators ask for the same lengths with as many requests in flight, one after the other, and the order alternates.
+Needs scripts/setup-engine guidellm and scripts/setup-engine trainers.
+"""
+
+import argparse
+import json
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pages
+
+from mlcd.loadgen.chat import ChatPlan, Exchange, measure_chat
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+RECORD = ROOT / "benchmarks" / "results" / "chat-guidellm.json"
+PAGE = ROOT / "docs" / "language-models.md"
+GUIDELLM = ROOT / ".venvs" / "guidellm" / "bin" / "guidellm"
+TRAINERS = ROOT / ".venvs" / "trainers" / "bin"
+TTFT_SECONDS, TPOT_SECONDS = 0.2, 0.02
+INPUT_TOKENS, OUTPUT_TOKENS = 64, 32
+FIGURES = {"ttft_ms": "TTFT (median)", "tpot_ms": "TPOT (median)", "tokens_per_second": "output tokens/s"}
+KNOWN, REAL = "known times", "transformers serve"
+
+
+@contextmanager
+def known_server() -> Iterator[str]:
+    """A server whose times are known."""
+    from tests.chat_server import chat_server  # noqa: PLC0415 - of the repository, not of the package
+
+    with chat_server(ttft_seconds=TTFT_SECONDS, tpot_seconds=TPOT_SECONDS) as address:
+        yield address
+
+
+@contextmanager
+def transformers_server(model: Path) -> Iterator[str]:
+    """`transformers serve` with a small model, once it is ready."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--continuous-batching"]
+    command = [str(TRAINERS / "transformers"), "serve", str(model), *options]
+    env = {**os.environ, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        try:
+            address = f"http://127.0.0.1:{port}"
+            until = time.monotonic() + 120
+            while not _ready(address):
+                if time.monotonic() > until or process.poll() is not None:
+                    raise SystemExit("transformers serve did not start")
+                time.sleep(0.5)
+            yield address
+        finally:
+            process.kill()
+
+
+def _ready(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{address}/health", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def ours(address: str, model: str, concurrency: int, seconds: float) -> dict[str, float]:
+    """What mlcd measures."""
+    exchange = Exchange(input_tokens=INPUT_TOKENS, output_tokens=OUTPUT_TOKENS)
+    plan = ChatPlan(
+        address=address, model=model, exchanges=(exchange,), concurrency=concurrency, seconds=seconds, seed=1
+    )
+    seen = measure_chat(plan).chosen
+    return {
+        "ttft_ms": seen.ttft["p50"] * 1000,
+        "tpot_ms": seen.tpot["p50"] * 1000,
+        "tokens_per_second": seen.output_tokens_per_second,
+        "requests": seen.requests,
+        "errors": seen.errors,
+    }
+
+
+def theirs(address: str, model: str, concurrency: int, seconds: float, tokenizer: Path) -> dict[str, float]:
+    """What guidellm measures."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "report.json"
+        command = [
+            *(str(GUIDELLM), "run", "--disable-console"),
+            *("--backend", f"kind=openai_http,target={address},model={model},request_format=/v1/chat/completions"),
+            *("--profile", f"kind=concurrent,streams={concurrency}"),
+            *("--constraint", f"kind=max_duration,seconds={seconds:g}"),
+            *("--tokenizer", f"kind=huggingface_auto,model={tokenizer}"),
+            *("--data", f"kind=synthetic_text,prompt_tokens={INPUT_TOKENS},output_tokens={OUTPUT_TOKENS}"),
+            *("--output", f"kind=json,path={file}"),
+        ]
+        env = {**os.environ, "HF_HUB_OFFLINE": "1"}
+        done = subprocess.run(command, env=env, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+        if done.returncode:
+            raise SystemExit(f"guidellm ended with code {done.returncode}: {done.stderr.strip()[-500:]}")
+        metrics = json.loads(file.read_text())["benchmarks"][0]["metrics"]
+    return {
+        "ttft_ms": metrics["time_to_first_token_ms"]["successful"]["median"],
+        # Its own TPOT counts the time to the first token too; the pace after it is what it calls this.
+        "tpot_ms": metrics["inter_token_latency_ms"]["successful"]["median"],
+        "tokens_per_second": metrics["output_tokens_per_second"]["total"]["mean"],
+        "requests": metrics["request_totals"]["successful"],
+        "errors": metrics["request_totals"]["errored"],
+    }
+
+
+def measured(server: str, address: str, model: str, tokenizer: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Rounds at every concurrency; who is first alternates."""
+    rows = []
+    for concurrency in given.concurrency:
+        for number in range(given.rounds):
+            found: dict[str, dict[str, float]] = {}
+            for name in ("mlcd", "guidellm")[:: 1 if number % 2 == 0 else -1]:
+                if name == "mlcd":
+                    found[name] = ours(address, model, concurrency, given.seconds)
+                else:
+                    found[name] = theirs(address, model, concurrency, given.seconds, tokenizer)
+            rows.append({"server": server, "concurrency": concurrency, "round": number, **found})
+            print(json.dumps(rows[-1]), flush=True)
+    return rows
+
+
+def apart(rows: list[dict[str, Any]], figure: str) -> float:
+    """The median over rounds of ours / guidellm's, less 1."""
+    return statistics.median(row["mlcd"][figure] / row["guidellm"][figure] for row in rows) - 1
+
+
+def table(record: dict[str, Any]) -> str:
+    """What the page says."""
+    lines = ["| server | in flight | " + " | ".join(FIGURES.values()) + " |", "|---|---|" + "---|" * len(FIGURES)]
+    groups: dict[tuple[str, int], list[dict[str, Any]]] = {}
+    for row in record["rows"]:
+        groups.setdefault((row["server"], row["concurrency"]), []).append(row)
+    for (server, concurrency), rows in groups.items():
+        cells = []
+        for figure in FIGURES:
+            both = [statistics.median(row[name][figure] for row in rows) for name in ("mlcd", "guidellm")]
+            cells.append(f"{both[0]:.4g} / {both[1]:.4g} ({apart(rows, figure):+.1%})")
+        lines.append(f"| {server} | {concurrency} | {' | '.join(cells)} |")
+    worst = {server: max(_apart_all(groups, server)) for server in dict.fromkeys(key[0] for key in groups)}
+    words = "; ".join(f"{server}: at most {most:.1%} apart" for server, most in worst.items())
+    return "\n".join(
+        [
+            *lines,
+            "",
+            f"mlcd / guidellm {record['guidellm']}, medians of {record['rounds']} rounds of {record['seconds']:g} s in turn, and the"
+            f" median ratio of a round ({record['cpus']} processors, {record['date'][:10]}). {words}.",
+        ]
+    )
+
+
+def _apart_all(groups: dict[tuple[str, int], list[dict[str, Any]]], server: str) -> list[float]:
+    return [abs(apart(rows, figure)) for key, rows in groups.items() if key[0] == server for figure in FIGURES]
+
+
+def parts() -> dict[Path, dict[str, str]]:
+    """What is written into which page."""
+    return {PAGE: {"guidellm": table(json.loads(RECORD.read_text()))}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seconds", type=float, default=10.0)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 4, 16])
+    parser.add_argument("--server", choices=("known", "transformers", "both"), default="both")
+    given = parser.parse_args()
+    for file, name in ((GUIDELLM, "guidellm"), (TRAINERS / "transformers", "trainers")):
+        if not file.exists():
+            raise SystemExit(f"{file} is missing; run: scripts/setup-engine {name}")
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        model = Path(folder) / "llama"
+        make = [str(TRAINERS / "python"), str(ROOT / "examples" / "make_llama.py"), str(model)]
+        subprocess.run(make, check=True, capture_output=True)
+        if given.server != "transformers":
+            with known_server() as address:
+                rows += measured(KNOWN, address, "toy", model, given)
+        if given.server != "known":
+            with transformers_server(model) as address:
+                rows += measured(REAL, address, str(model), model, given)
+    version = subprocess.run([str(GUIDELLM), "--version"], capture_output=True, text=True, check=True).stdout.split()[
+        -1
+    ]
+    record = {
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "sources": pages.sources(),
+        "load_average": [round(value, 1) for value in os.getloadavg()],
+        "python": platform.python_version(),
+        "cpus": os.cpu_count(),
+        "guidellm": version,
+        "seconds": given.seconds,
+        "rounds": given.rounds,
+        "rows": rows,
+    }
+    RECORD.write_text(json.dumps(record, indent=1) + "\n")
+    pages.write(parts())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,194 @@
+"""auto for serving: what is known before the first trial, corrected by trials that must pay for themselves."""
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mlcd.known.tables import Known, TargetModel
+from mlcd.models.knob_gp import Columns
+from mlcd.models.serving.gaussian import Belief, matern
+from mlcd.models.serving.language import KNOBS, UNDESCRIBED_LEVEL, LanguagePrior, language_prior
+from mlcd.problem import Problem
+from mlcd.search.serving.auto_settings import ServingAutoSettings
+from mlcd.search.serving.falcon_settings import FalconTransferSettings
+from mlcd.search.serving.falcon_transfer import operator_prior
+from mlcd.search.serving.paces import Paces
+from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
+from mlcd.search.serving.serving_forecast import LoadTests, ServingForecast, items_of, load_tests, outlook
+from mlcd.search.serving.table_informed import ById, Need
+from mlcd.space import Config, Space
+from mlcd.trial.plan import Remaining
+from mlcd.trial.trial import FailureKind, History, Suggestion
+from mlcd.units import HOUR
+
+Floats = NDArray[np.float64]
+
+DEFAULTS = ServingAutoSettings()
+
+RUNS_WHERE_IT_FITS, RUNS_WHERE_NOT, RUNS_UNKNOWN = 0.95, 0.02, 0.7
+"""The probability that a trial does not run out of memory: by the model's sizes, against them, and without them."""
+KNOB_LENGTH = 0.5
+"""Share of a knob's range over which its effect changes, times the root of the number of knobs: as in knob_gp."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class AutoPrior(ServingPrior):
+    """A belief with the model's description, and one without it (mlcd.models.serving.language).
+
+    language  None where the prior comes from operators, or from nothing
+    """
+
+    language: LanguagePrior | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServingAuto(PosteriorStrategy):
+    """The trial that may turn out best for its price, until none is expected to pay for itself.
+
+    What is known before the first trial, the first of these that there is: a language model's sizes with the GPUs' data
+    sheets and runs of other models; an ONNX model's operators; nothing but that similar settings behave alike. Its
+    options are `steps` and the fields of ServingAutoSettings.
+    """
+
+    name: ClassVar[str] = "auto"
+    needs: ClassVar[frozenset[Need]] = frozenset()
+    needs_operators: ClassVar[bool] = False
+
+    settings: ServingAutoSettings = DEFAULTS
+
+    def prior(self, problem: Problem) -> AutoPrior:
+        """See PosteriorStrategy."""
+        return _prior(ById(problem.space), self.known, self.target)
+
+    def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
+        """As PosteriorStrategy, without what does not fit into memory."""
+        fits = self.outlook_memory(problem, history) >= self.settings.least_memory
+        fitting = replace(remaining, allowed=remaining.allowed & fits)
+        return super().suggest(problem, history, fitting if fitting.allowed.any() else remaining, count)
+
+    def paying(self, problem: Problem, worth: ServingForecast) -> Mask:
+        """Whether the expected saving, while the choice serves, exceeds the trial's price."""
+        return np.asarray(worth.gain > worth.best * np.maximum(self._price_shares(problem, worth), self.settings.gain))
+
+    def pick(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> tuple[int, str]:
+        """The largest net saving; before anything kept the limits, the largest expected worth."""
+        likely = "keeps the limits with probability"
+        if worth.incumbent is None:
+            row = self._first(problem, history, worth, candidates)
+            return row, f"expected to be the best, {likely} {worth.keeps[row]:.0%}"
+        net = worth.gain / worth.best - self._price_shares(problem, worth)
+        row = int(np.where(candidates, net, -np.inf).argmax())
+        return row, f"expected to save {net[row]:.1%} net of its price, {likely} {worth.keeps[row]:.0%}"
+
+    def small_gain(self, problem: Problem) -> str:  # noqa: ARG002
+        """The ending by net gain."""
+        hours = self.settings.hours
+        return f"no load test is expected to save {self.settings.gain:.1%}, or its price in {hours:g} hours of serving"
+
+    def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> ServingForecast:
+        """See PosteriorStrategy. A language model's comes from both beliefs, each with its probability."""
+        prior, fits = self.prior(problem), self.outlook_memory(problem, history)
+        language = prior.language
+        if language is None:
+            data, waiting = load_tests(problem, history), self.settings.waiting_deviation
+            mean, variance = _given(prior.belief, data, pending, problem.noise)
+            return outlook(problem, history, mean, variance, fits, waiting_deviation=waiting)
+        shares: tuple[tuple[float, Belief], ...] = ((1.0, language.undescribed),)
+        if language.described is not None:
+            trust = self._trust(language, problem, history)
+            shares = ((trust, language.described), (1 - trust, language.undescribed))
+        return Paces(problem=problem, history=history, language=language, shares=shares).forecast(fits, pending)
+
+    def outlook_memory(self, problem: Problem, history: History) -> Floats:
+        """(N,) the probability that memory suffices, by the description and by how far trials agree with it."""
+        prior = self.prior(problem)
+        fits = prior.fits
+        if prior.language is not None and prior.language.described is not None:
+            trust = self._trust(prior.language, problem, history)
+            fits = trust * np.where(prior.language.fits, 1.0, 0.0) + (1 - trust)
+        found = fits.copy()
+        found[load_tests(problem, history).rows] = 1.0  # these ran
+        return found
+
+    def _trust(self, language: LanguagePrior, problem: Problem, history: History) -> float:
+        """The probability that the description is right, after the trials."""
+        if language.described is None:
+            return 0.0
+        ran = language.fits[load_tests(problem, history).rows]
+        data = Paces(problem=problem, history=history, language=language).tests
+        log_odds = np.log(self.settings.described / (1 - self.settings.described))
+        log_odds += language.described.log_likelihood(data.rows, data.log_seconds, data.errors)
+        log_odds -= language.undescribed.log_likelihood(data.rows, data.log_seconds, data.errors)
+        log_odds += float(np.log(np.where(ran, RUNS_WHERE_IT_FITS, RUNS_WHERE_NOT) / RUNS_UNKNOWN).sum())
+        for failure in history.failures:
+            if failure.kind is FailureKind.OUT_OF_MEMORY:
+                runs = RUNS_WHERE_IT_FITS if language.fits[problem.space.index[failure.config]] else RUNS_WHERE_NOT
+                log_odds += np.log((1 - runs) / (1 - RUNS_UNKNOWN))
+        return float(1 / (1 + np.exp(-np.clip(log_odds, -50, 50))))
+
+    def _first(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> int:
+        """The largest expected worth; of equal ones, the one that tells most about the others."""
+        likely = np.where(candidates, worth.gain, -1.0)
+        among = np.flatnonzero(likely >= likely.max() * (1 - 1e-6))
+        if len(among) == 1 or len(history):
+            return int(among[0])
+        prior = self.prior(problem)
+        width = len(prior.language.users) if prior.language is not None and prior.language.users else 1
+        told = prior.belief.covariance.sum(axis=1).reshape(-1, width).sum(axis=1)
+        return int(among[told[among].argmax()])
+
+    def _price_shares(self, problem: Problem, worth: ServingForecast) -> Floats:
+        """(N,) a trial's price as a share of what serving costs in `hours`, in the goal's unit."""
+        seconds = problem.planned_trial_seconds
+        prices = problem.goal.values(seconds, seconds * problem.dollars_per_second)
+        row = worth.incumbent if worth.incumbent is not None else int(worth.log_value.argmin())
+        served = np.array([max(self.settings.hours, 1e-6) * HOUR])
+        whole = problem.goal.values(served, served * problem.dollars_per_second[row])
+        return np.asarray(prices / whole[0])
+
+
+def _given(belief: Belief, data: LoadTests, pending: tuple[int, ...], noise: float) -> tuple[Floats, Floats]:
+    mean, variance = belief.given(data.rows, data.log_seconds, data.errors)
+    if not pending:
+        return mean, variance
+    rows = np.append(data.rows, pending).astype(np.intp)
+    values = np.append(data.log_seconds, mean[list(pending)])
+    return belief.given(rows, values, np.append(data.errors, np.full(len(pending), noise)))
+
+
+@lru_cache(maxsize=8)
+def _prior(space: ById[Space], known: Known | None, target: TargetModel | None) -> AutoPrior:
+    configs = space.value.configs
+    ones = np.ones(len(configs))
+    if known is not None and known.lengths is not None:
+        language = language_prior(known, None if target is None else target.language, configs, _own_knobs(space.value))
+        if language is not None:
+            belief = language.described or language.undescribed
+            return AutoPrior(belief=belief, fits=ones, unseen={}, language=language)
+    if known is not None and target is not None and target.operators and known.curves:
+        found = operator_prior(space, known, target, FalconTransferSettings())
+        return AutoPrior(belief=found.belief, fits=found.fits, unseen=found.unseen)
+    covariance = UNDESCRIBED_LEVEL**2 + 4 * KNOBS**2 * _correlation(Columns.of(space.value))
+    return AutoPrior(belief=Belief(mean=np.log(items_of(space.value)), covariance=covariance), fits=ones, unseen={})
+
+
+def _own_knobs(space: Space) -> Floats | None:
+    """(N, N) correlation along knobs other than the instance type and the concurrency; None if there are none."""
+    knobs = tuple(knob for knob in space.knobs if knob.name not in ("instance", "batch") and len(knob.values) > 1)
+    if not knobs:
+        return None
+    names = {knob.name for knob in knobs}
+    rows = [tuple(pair for pair in config.values if pair[0] in names) for config in space.configs]
+    distinct = {row: at for at, row in enumerate(dict.fromkeys(rows))}
+    part = Space(knobs, tuple(Config(row) for row in distinct))
+    at = np.array([distinct[row] for row in rows])
+    return np.asarray(_correlation(Columns.of(part))[np.ix_(at, at)])
+
+
+def _correlation(columns: Columns) -> Floats:
+    every = np.arange(len(columns.numbers), dtype=np.intp)
+    length = KNOB_LENGTH * np.sqrt(max(columns.width, 1))
+    return matern(np.sqrt(columns.squares(every, every).sum(axis=0)) / length)
