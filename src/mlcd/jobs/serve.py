@@ -66,16 +66,27 @@ class PreparedServing(Prepared[Problem]):
 
 
 def prepare(
-    spec: ServeSpec, *, seed: int = 0, folder: Path | None = None, strategy: Strategy | None = None
+    spec: ServeSpec,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+    strategy: Strategy | None = None,
+    earlier: tuple[str, ...] | None = None,
 ) -> PreparedServing:
     """Read the model, look up known models, build the space. Raises BadInput, SpecError, MissingExtra; spends nothing.
 
     strategy  an object instead of the strategy that the job names; see `with_strategy`
+    earlier   runs of other language models that the strategy may learn from; None: those in the store
     """
     spec = with_strategy(spec, strategy)
     nodes = leasable(spec, folder or home())
     if spec.server is not None:
+<<<<<<< HEAD
         return _prepare_command(spec, spec.server, seed=seed, folder=folder or home(), strategy=strategy, nodes=nodes)
+=======
+        home_folder = folder or home()
+        return _prepare_command(spec, spec.server, seed=seed, folder=home_folder, strategy=strategy, earlier=earlier)
+>>>>>>> llmbench
     is_torch = engine_of(Path(spec.model)) is Engine.PYTORCH
     require("serve-torch" if is_torch else "serve", "mlcd serve")
     model = read_model(spec)
@@ -195,7 +206,11 @@ def _prepare_command(
     seed: int,
     folder: Path,
     strategy: Strategy | None,
+<<<<<<< HEAD
     nodes: Leasable | None,
+=======
+    earlier: tuple[str, ...] | None,
+>>>>>>> llmbench
 ) -> PreparedServing:
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder, nodes=nodes)
@@ -214,6 +229,7 @@ def _prepare_command(
     )
     language, notes = model_sizes(job.cloud.model)
     known, target = None, None
+    learnt_from: tuple[str, ...] = ()
     if strategy is None and spec.search.strategy.partition(":")[0] in LANGUAGE_STRATEGIES:
         knowledge = language_knowledge(
             problem,
@@ -223,9 +239,15 @@ def _prepare_command(
             concurrency=spec.load.concurrency,
             machines=machine_here(find_gpus()) if nodes is None else machines_of(nodes.instances),
             folder=folder,
+<<<<<<< HEAD
             cloud=job.cloud.name if nodes is None else nodes.engine.name,
+=======
+            cloud=job.cloud.name,
+            names=earlier,
+>>>>>>> llmbench
         )
         known, target, notes = knowledge.known, knowledge.target, (*notes, *knowledge.notes)
+        learnt_from = knowledge.earlier
     facts = ServingFacts(
         model=spec.model or command.served_name,
         scenario=CHAT,
@@ -233,7 +255,12 @@ def _prepare_command(
         verify_seconds=spec.load.verify_seconds,
         profile=day_rates(spec),
         language=language,
+<<<<<<< HEAD
         notes=notes if nodes is None else (*nodes.notes, *notes),
+=======
+        earlier=learnt_from,
+        notes=notes,
+>>>>>>> llmbench
     )
     return _prepared(
         spec,
