@@ -81,12 +81,10 @@ def prepare(
     spec = with_strategy(spec, strategy)
     nodes = leasable(spec, folder or home())
     if spec.server is not None:
-<<<<<<< HEAD
-        return _prepare_command(spec, spec.server, seed=seed, folder=folder or home(), strategy=strategy, nodes=nodes)
-=======
-        home_folder = folder or home()
-        return _prepare_command(spec, spec.server, seed=seed, folder=home_folder, strategy=strategy, earlier=earlier)
->>>>>>> llmbench
+        place = folder or home()
+        return _prepare_command(
+            spec, spec.server, seed=seed, folder=place, strategy=strategy, nodes=nodes, earlier=earlier
+        )
     is_torch = engine_of(Path(spec.model)) is Engine.PYTORCH
     require("serve-torch" if is_torch else "serve", "mlcd serve")
     model = read_model(spec)
@@ -206,11 +204,8 @@ def _prepare_command(
     seed: int,
     folder: Path,
     strategy: Strategy | None,
-<<<<<<< HEAD
     nodes: Leasable | None,
-=======
     earlier: tuple[str, ...] | None,
->>>>>>> llmbench
 ) -> PreparedServing:
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder, nodes=nodes)
@@ -239,12 +234,8 @@ def _prepare_command(
             concurrency=spec.load.concurrency,
             machines=machine_here(find_gpus()) if nodes is None else machines_of(nodes.instances),
             folder=folder,
-<<<<<<< HEAD
             cloud=job.cloud.name if nodes is None else nodes.engine.name,
-=======
-            cloud=job.cloud.name,
             names=earlier,
->>>>>>> llmbench
         )
         known, target, notes = knowledge.known, knowledge.target, (*notes, *knowledge.notes)
         learnt_from = knowledge.earlier
@@ -255,12 +246,8 @@ def _prepare_command(
         verify_seconds=spec.load.verify_seconds,
         profile=day_rates(spec),
         language=language,
-<<<<<<< HEAD
-        notes=notes if nodes is None else (*nodes.notes, *notes),
-=======
         earlier=learnt_from,
-        notes=notes,
->>>>>>> llmbench
+        notes=notes if nodes is None else (*nodes.notes, *notes),
     )
     return _prepared(
         spec,
