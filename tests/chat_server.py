@@ -149,10 +149,10 @@ def _chunk(data: bytes) -> bytes:
 TOKEN = _chunk(b'data: {"id":"c","choices":[{"index":0,"delta":{"content":"word "},"finish_reason":null}]}\n\n')
 
 
-def serve(server: _Server, port: int) -> None:
+def serve(server: _Server, port: int, host: str = "127.0.0.1") -> None:
     """Answer until killed."""
-    listener = socket.create_server(("127.0.0.1", port), backlog=4096)
-    print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)  # noqa: T201
+    listener = socket.create_server((host, port), backlog=4096)
+    print(f"http://{host}:{listener.getsockname()[1]}", flush=True)  # noqa: T201
     listener.setblocking(False)
     poll, clients = select.epoll(), {}
     poll.register(listener.fileno(), select.EPOLLIN)
@@ -198,8 +198,10 @@ def main() -> None:
     parser.add_argument("--slots", type=int, default=100_000)
     parser.add_argument("--fault", choices=FAULTS, default="")
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--host", default="127.0.0.1")
     given = vars(parser.parse_args())
-    serve(_Server(**{name: value for name, value in given.items() if name != "port"}), given["port"])
+    port, host = given.pop("port"), given.pop("host")
+    serve(_Server(**given), port, host)
 
 
 if __name__ == "__main__":

@@ -55,7 +55,9 @@ def _warm_up(about: dict[str, Any]) -> None:
     body = {"model": about["model"], "messages": [{"role": "user", "content": "time " * 100}], "max_tokens": 4}
     for _ in range(2):
         request = urllib.request.Request(  # noqa: S310 - a server of this machine
-            about["address"] + about["path"], data=json.dumps(body).encode(), headers={"content-type": "application/json"}
+            about["address"] + about["path"],
+            data=json.dumps(body).encode(),
+            headers={"content-type": "application/json"},
         )
         try:
             with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310

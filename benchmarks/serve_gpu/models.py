@@ -1,6 +1,6 @@
 """The models: none is in a shipped table (src/mlcd/known). Random weights; speed does not depend on them.
 
-    python -m serve_gpu.models FOLDER NAME...
+python -m serve_gpu.models FOLDER NAME...
 """
 
 import sys

@@ -35,14 +35,14 @@ MOST_SECONDS = float(os.environ.get("MOST_SECONDS", "560"))
 
 # The language models: name, flags of examples/make_llama.py, limits.
 LLAMAS = {
-    "llama-100m": (["--layers", "12", "--hidden", "768", "--heads", "12"], {"ttft_p95": "400ms", "tpot_p95": "60ms"}),
-    "llama-1b": (["--layers", "16", "--hidden", "2048", "--heads", "32"], {"ttft_p95": "400ms", "tpot_p95": "60ms"}),
+    "llama-100m": (["--layers", "12", "--hidden", "768", "--heads", "12"], {"ttft_p95": "200ms", "tpot_p95": "40ms"}),
+    "llama-1b": (["--layers", "16", "--hidden", "2048", "--heads", "32"], {"ttft_p95": "200ms", "tpot_p95": "40ms"}),
 }
 MODES = ("plain", "cb-256", "cb-1024", "cb-4096")
 TYPES = ("bfloat16", "float32")
 SERVE = (
     'case $MODE in plain) set -- ;; *) set -- --continuous-batching --cb-num-blocks 2048 --cb-max-batch-tokens "${MODE#cb-}" ;; esac; '
-    "exec TRANSFORMERS serve $MODEL --host $HOST --port $PORT --dtype $DTYPE \"$@\""
+    'exec TRANSFORMERS serve $MODEL --host $HOST --port $PORT --dtype $DTYPE "$@"'
 )
 FIVE_SHARES, FIVE_BATCHES, FIVE_PRECISIONS = (12, 25, 100), (1, 8, 32), ("tf32", "fp16")
 LIMITS = {name: {"p99": "50ms" if name.startswith(("albert", "electra")) else "100ms"} for name in NAMES}
@@ -135,8 +135,16 @@ class Campaign:
         row = {"kind": "run", "name": task.name, "role": task.role, "job": task.job, "code": code, "result": result}
         said = (folder / "err.txt").read_text()[-3000:]
         logs = [log.read_text(errors="replace")[-1500:] for log in sorted(folder.glob("home/**/log.txt"))[-1:]]
-        self.write(**row, seconds=round(time.monotonic() - task.begun, 1), said=said if code else said[-300:], logs=logs if code else [])
-        print(f"{self.left():5.0f} s left: {task.name} {task.role} ended with {code} after {time.monotonic() - task.begun:.0f} s", flush=True)
+        self.write(
+            **row,
+            seconds=round(time.monotonic() - task.begun, 1),
+            said=said if code else said[-300:],
+            logs=logs if code else [],
+        )
+        print(
+            f"{self.left():5.0f} s left: {task.name} {task.role} ended with {code} after {time.monotonic() - task.begun:.0f} s",
+            flush=True,
+        )
         if code not in (0, 4):
             print(said[-800:], *logs, flush=True)
 
@@ -146,16 +154,30 @@ def transformers_command() -> str:
     return str(found) if found.exists() else f"{sys.executable} -m transformers.cli.transformers"
 
 
-def llm_job(name: str, model: Path, *, strategy: str, trials: int, modes: Iterable[str], types: Iterable[str], shares: Iterable[int], verify: int) -> dict[str, Any]:
+def llm_job(
+    name: str,
+    model: Path,
+    *,
+    strategy: str,
+    trials: int,
+    modes: Iterable[str],
+    types: Iterable[str],
+    shares: Iterable[int],
+    verify: int,
+) -> dict[str, Any]:
     return {
         "name": name,
         "model": str(model),
         "resources": {"infra": "local", "prices": {key: PRICES[key] for key in ("local", "local.gpu")}},
         "server": {"run": SERVE.replace("TRANSFORMERS", transformers_command()), "ready": "/health"},
         "knobs": {"MODE": list(modes), "DTYPE": list(types), "GPU_SHARE": list(shares)},
-        "load": {"input_tokens": 128, "output_tokens": 16, "concurrency": 32, "verify": f"{verify}s"},
+        "load": {"input_tokens": 128, "output_tokens": 8, "concurrency": 16, "verify": f"{verify}s"},
         "goal": {"maximize": "tokens per dollar", "slo": LLAMAS[name][1]},
-        "search": {"strategy": strategy, "max_trials": trials, "trial": {"seconds": "60s", "watchdog": "400s", "extension": 0, "retries": 0}},
+        "search": {
+            "strategy": strategy,
+            "max_trials": trials,
+            "trial": {"seconds": "15s", "watchdog": "500s", "extension": 0, "retries": 0},
+        },
     }
 
 
@@ -166,23 +188,35 @@ def llm(campaign: Campaign, names: Iterable[str]) -> None:
         folder = campaign.work / name
         flags = ["--layers", "2", "--hidden", "64"] if REHEARSED else [*LLAMAS[name][0], "--dtype", "bfloat16"]
         makers[name] = subprocess.Popen([sys.executable, str(ROOT / "examples/make_llama.py"), str(folder), *flags])  # noqa: S603
+    searches, parts = list[Task](), list[Task]()
     for name in names:
         makers[name].wait()
-        env = {"LOAD_SECONDS": os.environ.get("LLM_SECONDS", "6"), "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+        env = {
+            "LOAD_SECONDS": os.environ.get("LLM_SECONDS", "5.5"),
+            "HF_HUB_OFFLINE": "1",
+            "TOKENIZERS_PARALLELISM": "false",
+        }
         model = campaign.work / name
-        space = {"modes": MODES[:2] if REHEARSED else MODES, "types": TYPES, "shares": SHARES[:1] if REHEARSED else SHARES}
-        verify = 5 if REHEARSED else 30
-        tasks = [Task(name, "search", llm_job(name, model, strategy="heterbo", trials=TRIALS, **space, verify=verify), dict(env))]
+        space = {
+            "modes": MODES[:2] if REHEARSED else MODES,
+            "types": TYPES,
+            "shares": SHARES[:1] if REHEARSED else SHARES,
+        }
+        verify = 5 if REHEARSED else 20
+        job = llm_job(name, model, strategy="heterbo", trials=TRIALS, **space, verify=verify)
+        searches.append(Task(name, "search", job, dict(env)))
         for kind, share in product(space["types"], space["shares"]):
             part = {"modes": space["modes"], "types": (kind,), "shares": (share,)}
             job = llm_job(name, model, strategy="exhaustive", trials=len(space["modes"]), **part, verify=0)
-            tasks.append(Task(name, "exhaustive", job, dict(env)))
-        campaign.run(tasks, together=False)
+            parts.append(Task(name, "exhaustive", job, dict(env)))
+    campaign.run([*searches, *parts], together=False)
 
 
-def five_job(name: str, model: Path, *, trials: int, strategy: str, shares: Iterable[int], batches: Iterable[int], verify: int) -> dict[str, Any]:
+def five_job(
+    name: str, model: Path, *, trials: int, strategy: str, shares: Iterable[int], batches: Iterable[int], verify: int
+) -> dict[str, Any]:
     search: dict[str, Any] = {"max_trials": trials, "noise": 0.05}
-    search["trial"] = {"seconds": "30s", "watchdog": "500s", "extension": 0, "retries": 0}
+    search["trial"] = {"seconds": "10s", "watchdog": "500s", "extension": 0, "retries": 0}
     if strategy:
         search["strategy"] = strategy
     return {
@@ -210,18 +244,37 @@ def five(campaign: Campaign, names: Iterable[str]) -> None:
     batches = FIVE_BATCHES[:2] if REHEARSED else FIVE_BATCHES
     for name in names:
         model = campaign.work / f"{name}.pt2"
-        job = five_job(name, model, trials=2 if REHEARSED else TRIALS, strategy=os.environ.get("FIVE_STRATEGY", ""), shares=shares, batches=batches, verify=verify)
+        job = five_job(
+            name,
+            model,
+            trials=2 if REHEARSED else TRIALS,
+            strategy=os.environ.get("FIVE_STRATEGY", ""),
+            shares=shares,
+            batches=batches,
+            verify=verify,
+        )
         tasks.append(Task(name, "search", job, dict(env)))
     for share, name in product(shares, names):
         model = campaign.work / f"{name}.pt2"
-        job = five_job(name, model, trials=len(batches) * len(FIVE_PRECISIONS), strategy="exhaustive", shares=(share,), batches=batches, verify=0)
+        job = five_job(
+            name,
+            model,
+            trials=len(batches) * len(FIVE_PRECISIONS),
+            strategy="exhaustive",
+            shares=(share,),
+            batches=batches,
+            verify=0,
+        )
         tasks.append(Task(name, "exhaustive", job, dict(env)))
     campaign.run(tasks, together=True)
 
 
 def about() -> dict[str, Any]:
     """The machine and its software."""
-    found: dict[str, Any] = {"python": platform.python_version(), "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())}
+    found: dict[str, Any] = {
+        "python": platform.python_version(),
+        "date": time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime()),
+    }
     for name in ("torch", "transformers", "onnxruntime", "numpy"):
         try:
             from importlib.metadata import version
@@ -229,7 +282,12 @@ def about() -> dict[str, Any]:
             found[name] = version(name)
         except ImportError:
             found[name] = None
-    smi = subprocess.run(["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"], capture_output=True, text=True, check=False)  # noqa: S607
+    smi = subprocess.run(
+        ["nvidia-smi", "--query-gpu=name,memory.total,driver_version", "--format=csv,noheader"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )  # noqa: S607
     found["gpu"] = smi.stdout.strip()
     found["commit"] = os.environ.get("COMMIT", "")
     found["processors"] = len(os.sched_getaffinity(0))
@@ -255,17 +313,41 @@ def check(campaign: Campaign) -> None:
     campaign.write(kind="found", gpus=[str(gpu) for gpu in find_gpus()], shares=can_share())
     print([str(gpu) for gpu in find_gpus()], can_share(), flush=True)
     begun = time.monotonic()
-    llama = subprocess.Popen([sys.executable, str(ROOT / "examples/make_llama.py"), str(campaign.work / "llama-100m"), *LLAMAS["llama-100m"][0]])  # noqa: S603
+    llama = subprocess.Popen(
+        [
+            sys.executable,
+            str(ROOT / "examples/make_llama.py"),
+            str(campaign.work / "llama-100m"),
+            *LLAMAS["llama-100m"][0],
+        ]
+    )  # noqa: S603
     subprocess.run([sys.executable, "-m", "serve_gpu.models", str(campaign.work), "electra-large"], check=True)  # noqa: S603
     print(f"exported after {time.monotonic() - begun:.1f} s", flush=True)
     env = {"LOAD_SECONDS": "3"}
-    job = five_job("electra-large", campaign.work / "electra-large.pt2", trials=2, strategy="", shares=(25,), batches=(8,), verify=0)
+    job = five_job(
+        "electra-large",
+        campaign.work / "electra-large.pt2",
+        trials=2,
+        strategy="",
+        shares=(25,),
+        batches=(8,),
+        verify=0,
+    )
     campaign.run([Task("electra-large", "search", job, dict(env))], together=False)  # by mlcd's own service
     llama.wait()
     start_service(campaign.work)
     tasks = []
     for mode, kind, share in (("cb-1024", "bfloat16", 25), ("plain", "bfloat16", 100)):
-        job = llm_job("llama-100m", campaign.work / "llama-100m", strategy="exhaustive", trials=1, modes=(mode,), types=(kind,), shares=(share,), verify=0)
+        job = llm_job(
+            "llama-100m",
+            campaign.work / "llama-100m",
+            strategy="exhaustive",
+            trials=1,
+            modes=(mode,),
+            types=(kind,),
+            shares=(share,),
+            verify=0,
+        )
         tasks.append(Task("llama-100m", "exhaustive", job, {"LOAD_SECONDS": "5", "HF_HUB_OFFLINE": "1"}))
     campaign.run(tasks, together=False)
     end_service()

@@ -37,7 +37,8 @@ class TrialPolicy:
 
     planned(n) = seconds + extra_seconds x floor((n - 1) / 3); this includes set-up and warm-up.
     least(n)   = planned(n) x least_share, after the first sample: from then on a trial ends as soon as the 95% interval
-                 of its speed is within known_precision. 1: no trial ends before its planned time.
+                 of its speed is within known_precision; after half of that, if it is far too slow to be chosen.
+                 least_share 1: no trial ends before its planned time.
     worst(n)   = planned(n) x (1 + extension) + watchdog_seconds.
     """
 
@@ -176,6 +177,7 @@ class Problem:
     batching      how samples count, if the global batch is chosen too (the knob `batch`)
     target        the metric value that ends the training; None if the number of samples ends it
     verify_seconds  serving: the longest that the load test of the choice takes, with start-up; None for a training
+    scales_out    serving: whether n nodes count as n times the rate of one until they are measured (trial/replicas.py)
     """
 
     name: str
@@ -202,6 +204,7 @@ class Problem:
     parameters: float | None = None
     similar: tuple[float, ...] = ()
     watched: bool = False
+    scales_out: bool = False
 
     def __post_init__(self) -> None:
         self._check_space()

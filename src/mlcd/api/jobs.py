@@ -105,8 +105,9 @@ def serve(
     progress: bool = False,
     observer: Observer | None = None,
     track: str | Sequence[str] = (),
+    yes: bool = False,
 ) -> ServeResult:
-    """Find the best way to serve a model on this machine with real load tests; the same as `mlcd serve`.
+    """Find the best way to serve a model with real load tests; the same as `mlcd serve`.
 
     job       the path of an ONNX model, or a job: the path of a .yaml file, its text, a mapping with its fields
     slo       the latency to keep: "p99=50ms", or {"p99": "50ms"}
@@ -117,18 +118,20 @@ def serve(
     progress  True writes progress lines to standard error
     observer  called with each mlcd.events.Event as it happens
     track     trackers that are told of the run: "mlflow", "wandb", or both in a list
+    yes       permission to spend real money; clouds that charge need it
 
     slo, rate, trials, budget, deadline and strategy override the job's own. No server keeps running.
 
     Raises BadInput (SpecError), ProviderError, StoreError, and Interrupted on Ctrl-C.
     """
     _check_watching(progress, observer, track)
+    check_flag("yes", yes)
     spec = serve_spec(
         job, slo=slo, rate=rate, trials=trials, budget=budget, deadline=deadline, strategy=_text(strategy), sizes=sizes
     )
     check_seed(seed)
     prepared = kind_of(Kind.SERVE).prepare(spec, seed=seed, folder=_home(home), strategy=_object(strategy))
-    return ServeResult(_begun(prepared, home, progress, observer, track, yes=True))
+    return ServeResult(_begun(prepared, home, progress, observer, track, yes=yes))
 
 
 def serverless(

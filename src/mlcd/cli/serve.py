@@ -9,6 +9,7 @@ from mlcd.cli.complete import complete_clouds, complete_jobs, complete_strategie
 from mlcd.cli.examples import examples
 from mlcd.cli.output import (
     FilePath,
+    ask_to_spend,
     output_option,
     print_json,
     print_run,
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
     from mlcd.jobs.serve import PreparedServing
     from mlcd.run.run import SearchRun
     from mlcd.space import Space
-    from mlcd.spec.serve import ServeSpec
+    from mlcd.spec.serve import ServerCommand, ServeSpec
 
-_KINDS = ("compose", "kubernetes", "triton")
+_KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
 
 
 @click.command(
@@ -57,7 +58,7 @@ _KINDS = ("compose", "kubernetes", "triton")
     help="Where to serve; overrides resources.infra.  [default: local]",
 )
 @click.option("--size", "sizes", metavar="AXIS=N", multiple=True, help="Size of an axis that the model leaves open.")
-@click.option("--deploy", is_flag=True, help="Leave the recommended server running.")
+@click.option("--deploy", is_flag=True, help="Leave the recommended server running on this machine.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the deployed server.")
 @click.option(
     "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Its port; 0: any free port."
@@ -68,9 +69,10 @@ _KINDS = ("compose", "kubernetes", "triton")
     type=(click.Choice(_KINDS), FilePath()),
     multiple=True,
     metavar="KIND DIR",
-    help="Write files to serve the model elsewhere: compose, kubernetes or triton.",
+    help="Write files to serve the model elsewhere: compose, kubernetes, kserve, skyserve or triton.",
 )
 @seed_option
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before spending real money.")
 @click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
 @track_option
 @output_option
@@ -86,6 +88,7 @@ def serve(
     port: int,
     writes: tuple[tuple[str, Path], ...],
     seed: int,
+    yes: bool,
     dry_run: bool,
     track: tuple[str, ...],
     output: str,
@@ -99,9 +102,12 @@ def serve(
     """
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.serve import prepare
+    from mlcd.report.origin import served_here_text
     from mlcd.store.store import Store, home
 
     spec = _spec(model, flags, sizes)
+    if deploy and spec.resources.infra != "local":
+        raise BadInput(f"--deploy: starts a server on this machine only, and the job serves on {spec.resources.infra}")
     if deploy:
         from mlcd.clouds.serving.deploy import check_port
 
@@ -109,16 +115,19 @@ def serve(
     for _, folder in writes:
         if folder.exists() and not folder.is_dir():
             raise BadInput(f"--write: {folder} is a file, not a folder")
-    if writes and spec.server is not None:
-        raise BadInput("--write: writes files for ONNX models; for a server that is a command, use its command")
+    if spec.server is not None:
+        _check_writes(spec.server, [kind for kind, _ in writes])
     prepared = prepare(spec, seed=seed, folder=home())
     if dry_run:
         ctx.exit(_print_dry_run(prepared, output))
-    for note in (*prepared.notes, "local runs on this machine: its prices are nominal, and nobody is charged"):
+    if not yes:
+        ask_to_spend(prepared)
+    nominal = () if prepared.charged else (served_here_text(prepared.cloud).removesuffix("."),)
+    for note in (*prepared.notes, *nominal):
         print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared, track) as observer:
         record = begin(prepared, store=store, observer=observer)
-    deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
+    deployed, written = _use(record, prepared, spec, deploy=(host, port) if deploy else None, writes=writes)
     _print(record, output, deployed, written)
     ctx.exit(record.status.exit_code)
 
@@ -142,28 +151,44 @@ def _size(text: str) -> tuple[str, int]:
     return axis, number
 
 
+def _check_writes(server: "ServerCommand", kinds: list[str]) -> None:
+    """Raises BadInput for files that cannot be written for a server that is a command."""
+    from mlcd.report.command_files import WITHOUT_IMAGE
+
+    for kind in kinds:
+        if kind == "triton":
+            allowed = ", ".join(kind for kind in _KINDS if kind != "triton")
+            raise BadInput(f"--write: triton is for ONNX models; for a server that is a command: {allowed}")
+        if kind not in WITHOUT_IMAGE and not server.image:
+            raise BadInput(
+                f"--write {kind}: server.image is missing: the container image in which server.run works,"
+                " such as vllm/vllm-openai:latest"
+            )
+
+
 def _use(
     record: "SearchRun",
     prepared: "PreparedServing",
+    spec: "ServeSpec",
     *,
     deploy: tuple[str, int] | None,
     writes: tuple[tuple[str, Path], ...],
 ) -> tuple["Deployed | None", list[Path]]:
     """Deploy the choice and write its files, as requested, if there is a choice."""
-    from mlcd.cli.serve_files import write_files
-    from mlcd.clouds.serving import LocalServing
+    from mlcd.cli.serve_files import write_command_files, write_files
+    from mlcd.clouds.serving import CommandServing, LocalServing
     from mlcd.findings import shown
 
     choice = shown(record).serve_findings.choice
     if choice is None:
         return None, []
     server = prepared.server
-    written = [
-        path
-        for kind, folder in writes
-        if isinstance(server, LocalServing)
-        for path in write_files(kind, folder, record, server)
-    ]
+    written: list[Path] = []
+    for kind, folder in writes:
+        if isinstance(server, LocalServing):
+            written += write_files(kind, folder, record, server)
+        elif isinstance(server, CommandServing) and spec.server is not None:
+            written += write_command_files(kind, folder, record, server, image=spec.server.image)
     if deploy is None:
         return None, written
     from mlcd.clouds.serving.deploy import deploy as start
@@ -232,7 +257,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
         return code
     print_text(f"{prepared.name}: {goal}")
     print_text(
-        f"{len(problem.space):,} configurations: "
+        f"{plural(len(problem.space), 'configuration')}: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
         + _excluded_text(problem.space)
     )

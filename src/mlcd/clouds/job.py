@@ -2,62 +2,43 @@
 
 import contextlib
 import os
-import secrets
-import socket
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from random import SystemRandom
 from types import TracebackType
-from typing import Self
 
 from mlcd.clouds.busy import busy_text
-from mlcd.clouds.exits import NodeExit, read_exit
-from mlcd.clouds.nodes import PREFIX, Closable, Monitored, NodeEngine, NodeOrder, Nodes, NodesState, RemoteFiles
+from mlcd.clouds.node_lease import POLL_SECONDS, NodeLease, free_ports
+from mlcd.clouds.nodes import Closable, Monitored, NodeEngine, Nodes, NodesState, RemoteFiles
 from mlcd.clouds.provider import JobProgress, Lease, LeaseFailed, Order, Purpose, Settled
-from mlcd.clouds.reading import Heard, Reading, ReportSource, progress_source, wall_clock
+from mlcd.clouds.reading import Heard, Reading, ReportSource, progress_source
 from mlcd.clouds.silence import silence_text
 from mlcd.clouds.workspace import Workspace, copy_or_move, copy_workdir, files_at
 from mlcd.errors import ProviderError
 from mlcd.home import private_folder, write_private
 from mlcd.home.envs import forget_in_lease
 from mlcd.platforms.agent import Job
-from mlcd.platforms.placement import PORTS
 from mlcd.problem import LEAST_DONE_SHARE
 from mlcd.space import Config
 from mlcd.spec.batches import LearningRate, TargetSpec
 from mlcd.spec.real import ProgressRule
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import Malformed, NotJson, check_way, delete_tree, hidden, last_line, last_lines, printable
+from mlcd.untrusted import Malformed, check_way, delete_tree, hidden, last_line, last_lines, printable
 
-POLL_SECONDS = 0.05
 COUNTED_LOG_BYTES = 4 * 1024 * 1024
 """The last part of a log whose lines are counted for a message."""
 REPORT_SECONDS = 1.0
 """The interval at which a job without news is reported, so that a hang can be ended."""
-OTHER_EXITS_SECONDS = 1.0
-"""How long to wait for the other nodes' exits after one failed: the first to end is often not the cause."""
 RELEASE_SECONDS = 4.5
 """The part of the authorised time kept for giving the nodes back: half as much again as a local job that resists takes
 (local.AGENT_END_SECONDS), because a busy machine is late. trial.plan.STOP_SECONDS includes it."""
 POINT_SECONDS = 0.02
 """Reports that are closer together than this are one point: mlcd.steps reports every 0.1 s, others may all the time."""
-HALF_EXIT_SECONDS = 5.0
-"""How long an exit.json may be half-written: it is renamed when it is complete, but network file systems cache."""
 SAVE_SECONDS = 120.0
 """How long a job may take to save once asked to: a hanging one would otherwise use up all the authorised time."""
-
-_FAILURE_OF_EXIT = {
-    "out-of-memory": FailureKind.OUT_OF_MEMORY,
-    "killed": FailureKind.LOST,
-    "ended": FailureKind.HANG,
-    "job-failed": FailureKind.ERROR,
-}
-_LIKELY_CAUSE_ORDER = ("out-of-memory", "killed", "ended", "job-failed")
-"""Kinds of exit, most likely cause first: when several nodes failed, a process that lost its peer fails too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,23 +129,17 @@ class JobCloud:
         return new
 
 
-class JobLease:
+class JobLease(NodeLease):
     """One lease of nodes with the job on them, from the order to the release."""
 
     def __init__(self, cloud: JobCloud, order: Order) -> None:
-        self.cloud, self.order, self.job = cloud, order, cloud.job
-        run = order.run_id or "run"
-        self.space = cloud.workspace(run)
-        self.lease_id = f"{PREFIX}{run[-40:].lower()}-{secrets.token_hex(3)}"
-        self.folder = self.space.lease(self.lease_id)
+        super().__init__(cloud.engine, order, cloud.workspace(order.run_id or "run"))
+        self.cloud, self.job = cloud, cloud.job
         self.base_samples = 0.0
-        self.nodes: Nodes | None = None
         self.total_samples: float | None = None
         self._heard = Heard()
         self.heard: list[Reading] = self._heard
         """The job's reports on gradient noise and model quality, and warnings."""
-        self._half_exits: dict[int, float] = {}
-        """Nodes whose exit.json is half-written -> since when."""
         self._source: ReportSource | None = None
         self._ended_by_itself = False
         self._missing_outputs: tuple[str, ...] = ()
@@ -173,31 +148,8 @@ class JobLease:
         self._given_outputs: dict[str, dict[str, tuple[int, int]]] = {}
         """The user's own files where the job will leave its outputs."""
         self._samples = 0.0
-        self._began = self._began_at = 0.0
 
-    # ---- start and end of the lease
-
-    def __enter__(self) -> Self:
-        self._began, self._began_at = time.monotonic(), wall_clock()
-        try:
-            self._prepare_folder()
-            self.nodes = self.cloud.engine.start(
-                NodeOrder(
-                    lease_id=self.lease_id,
-                    instance=self.order.config.instance,
-                    count=self.order.config.nodes,
-                    seconds=self.order.seconds,
-                    folder=self.folder,
-                )
-            )
-        except LeaseFailed as failed:
-            forget_in_lease(self.folder)
-            raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
-        except (OSError, Malformed) as error:
-            forget_in_lease(self.folder)
-            problem = f"the lease's folder cannot be written: {getattr(error, 'strerror', None) or error}"
-            raise self._failed(FailureKind.LAUNCH, problem, billed=False) from error
-        return self
+    # ---- the end of the lease
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -226,11 +178,6 @@ class JobLease:
             self.nodes = None
             nodes.release()
         return True
-
-    @property
-    def elapsed_seconds(self) -> float:
-        """Seconds since the order."""
-        return time.monotonic() - self._began
 
     def _now(self) -> float:
         """Seconds since 1970 as they were at the order, and what has passed: setting the wall clock changes nothing."""
@@ -394,7 +341,7 @@ class JobLease:
             platform=job.platform,
             topology=job.topology,
             instance=order.config.instance,
-            port=_free_ports(),
+            port=free_ports(),
             gpus=types[order.config.instance].accelerators,
             seconds=order.seconds if order.seconds < float("inf") else None,
             batch=batch,
@@ -415,31 +362,8 @@ class JobLease:
         exits = self._exits()
         if 0 in exits and exits[0].code == 0:
             return True
-        if not any(end.code for end in exits.values()):
-            return False
-        until = time.monotonic() + OTHER_EXITS_SECONDS
-        while time.monotonic() < until and len(self._exits()) < self.order.config.nodes:
-            time.sleep(POLL_SECONDS)
-        self._state_of(self.nodes)  # the engine reports out of memory more precisely than the process that was killed
-        failed_ends = [end for end in self._exits().values() if end.code]
-        end = min(
-            failed_ends,
-            key=lambda e: (
-                _LIKELY_CAUSE_ORDER.index(e.kind) if e.kind in _LIKELY_CAUSE_ORDER else len(_LIKELY_CAUSE_ORDER)
-            ),
-        )
-        raise self._failed(_FAILURE_OF_EXIT.get(end.kind, FailureKind.ERROR), self._exit_message(end))
-
-    def _state_of(self, nodes: Nodes) -> NodesState:
-        try:
-            return nodes.state()
-        except LeaseFailed as failed:
-            raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
-
-    def _exit_message(self, end: NodeExit) -> str:
-        """The node's exit message, with the last line of its output where the job itself failed."""
-        last = last_line(self.folder / f"node-{end.rank}" / "log.txt")
-        return f"{end.message}: {last}" if last and end.kind not in ("ended", "killed") else end.message
+        self._check_exits(self.nodes)
+        return False
 
     def _exit_or_broken(self, rank: int) -> bool:
         """Whether the node has ended, or no longer says whether."""
@@ -454,21 +378,6 @@ class JobLease:
             return any(rank == 0 and end.code == 0 for rank, end in self._exits().items())
         except (OSError, Malformed):
             return False
-
-    def _exits(self) -> dict[int, NodeExit]:
-        """How nodes ended, by rank. Raises Malformed, OSError."""
-        found = {}
-        for rank in range(self.order.config.nodes):
-            try:
-                end = read_exit(self.folder, rank, below=self.cloud.home)
-            except NotJson:
-                since = self._half_exits.setdefault(rank, time.monotonic())
-                if time.monotonic() - since >= HALF_EXIT_SECONDS:
-                    raise
-                continue
-            if end is not None:
-                found[rank] = end
-        return found
 
     def _fetch_results(self) -> tuple[Malformed, ...]:
         """Fetch checkpoint and outputs; call before the nodes are released. Returns what is malformed in a checkpoint.
@@ -558,7 +467,10 @@ class JobLease:
             left = {name for name in self.job.outputs if os.path.lexists(self.space.outputs / name)}
         self._missing_outputs = tuple(name for name in self.job.outputs if name not in left)
         if self._missing_outputs and isinstance(self.nodes, RemoteFiles):
-            self.nodes.fetch(["workdir"])
+            try:
+                self.nodes.fetch(["workdir"])
+            except (ProviderError, OSError) as error:  # too much, or no room: the training has ended all the same
+                self.space.warn(f"{error}; not everything that the node wrote is kept")
 
     def _report_warnings(self) -> None:
         for text in self.cloud.new_warnings():
@@ -587,19 +499,3 @@ def _named(problem: Malformed | OSError) -> str:
     if isinstance(problem, OSError) and problem.filename:
         return printable(f"{problem.filename}: {problem.strerror}")
     return printable(str(problem))
-
-
-def _free_ports() -> int:
-    """The first of PORTS consecutive ports that are free on this machine; jobs on other machines use the same."""
-    random = SystemRandom()
-    for _ in range(50):
-        port = random.randrange(20_000, 32_000)  # below the range that systems use for outgoing connections
-        with contextlib.ExitStack() as stack:
-            try:
-                for number in range(port, port + 16):
-                    probe = stack.enter_context(socket.socket())
-                    probe.bind(("127.0.0.1", number))
-            except OSError:
-                continue
-        return port
-    raise ProviderError(f"no {PORTS} consecutive free ports were found on this machine")

@@ -8,6 +8,7 @@ A lease has a folder on this machine. The lease writes there, before the nodes s
 
 and reads there, while they run:
 
+    node-R/address    where the other nodes, and mlcd, reach node R
     node-R/log.txt    output of node R (its setup and its processes)
     node-R/exit.json  how node R ended: {"code", "message", "kind", "cpu_seconds"}; absent while it runs
     progress.jsonl    what rank 0 reports: {"time", "samples"} or {"time", "checkpoint"} a line
@@ -99,6 +100,15 @@ class Monitored(Protocol):
 
     def node_metrics(self) -> NodeMetrics | None:
         """What it reported, once the nodes are released; None where it has nothing. Raises Malformed, OSError."""
+        ...
+
+
+@runtime_checkable
+class MeasuresMemory(Protocol):
+    """Nodes whose memory the engine can measure."""
+
+    def memory_gib(self) -> float:
+        """Memory of the processes of the node that uses most now."""
         ...
 
 

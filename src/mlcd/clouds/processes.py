@@ -217,3 +217,12 @@ def _kill(pid: int, sign: signal.Signals) -> bool:
     except PermissionError:
         return False
     return True
+
+
+def resident_gib(pid: int) -> float:
+    """A process's resident memory; 0 where it is gone or the system does not report it."""
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except (OSError, ValueError, IndexError):
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**30

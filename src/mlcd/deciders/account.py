@@ -11,6 +11,7 @@ from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role, Step
 from mlcd.trial.plan import Plan
+from mlcd.trial.replicas import with_replicas
 from mlcd.trial.trial import History, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
@@ -38,9 +39,10 @@ class Account:
     def history(self) -> History:
         """The trials; a speed measured later by a training or verification replaces the trial's own.
 
-        Where trials are part of the training, whatever follows them is a restart.
+        Where trials are part of the training, whatever follows them is a restart. Of servers that scale out, with what
+        the trials say about other numbers of nodes.
         """
-        history = self.run.history
+        history = with_replicas(self.run.problem, self.run.history)
         seen = {attempt.config: attempt.samples_per_second for attempt in self.run.earlier}
         if seen:
             history = History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))

@@ -23,6 +23,7 @@ from mlcd.run.run import SearchRun
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.space import Config
 from mlcd.trial.call import FunctionCall
+from mlcd.units import ZERO
 
 FAILED_RATE_FACTOR = 0.9
 """A configuration whose verification failed counts with this share of its measured, or the requested, rate."""
@@ -117,7 +118,7 @@ class LoadTestPerformer:
         return Attempt(
             config=config,
             seconds=seen.seconds,
-            usd=price.for_seconds(seen.seconds),
+            usd=price.for_seconds(seen.seconds) if seen.billed else ZERO,
             ending=Ending.MOVED if seen.fault else Ending.DONE,
             samples_per_second=failed_rate if seen.fault else seen.rate,
             message=seen.fault,

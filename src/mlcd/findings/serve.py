@@ -10,6 +10,7 @@ from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import RejectedConfig, RejectionReason, ServeFindings, ServingChoice
 from mlcd.run.run import SearchRun
 from mlcd.space import Config
+from mlcd.trial.replicas import best_forms, settings_of, with_replicas
 from mlcd.trial.trial import Load, Measurement, TokenPoint
 from mlcd.units import Usd, latency_text, percent_text, speed_text
 
@@ -18,6 +19,9 @@ REQUESTS_PER_MILLION = 1e6
 
 def serve_findings(run: SearchRun) -> ServeFindings:
     """All that reports say of a served model beyond its steps and verdict."""
+    goal = run.problem.goal
+    scaled = [trial for trial in best_forms(run.problem, run.history) if run.problem.scales_out and trial.meets(goal)]
+    met = {settings_of(trial.config) for trial in scaled}
     choice = chosen(run)
     return ServeFindings(
         receipt=receipt(run, run.problem),
@@ -28,9 +32,9 @@ def serve_findings(run: SearchRun) -> ServeFindings:
         met=tuple(
             step.number
             for step in run.trials
-            if isinstance(step.trial, Measurement) and step.trial.meets(run.problem.goal)
+            if isinstance(step.trial, Measurement) and (step.trial.meets(goal) or settings_of(step.trial.config) in met)
         ),
-        untried=len(run.problem.space) - len(run.history.tried),
+        untried=len(run.problem.space) - len(with_replicas(run.problem, run.history).tried),
     )
 
 
@@ -88,14 +92,15 @@ def rejected(run: SearchRun) -> tuple[RejectedConfig, ...]:
     choice = chosen(run)
     best = choice.config if choice else None
     failed = {attempt.config: attempt for attempt in _failed_verifications(run)}
-    measured = {trial.config: trial for trial in run.history.measured if trial.config != best}
+    measured = {trial.config: trial for trial in best_forms(run.problem, run.history) if trial.config != best}
     meet = [trial for trial in measured.values() if trial.meets(run.problem.goal)]
     miss = [trial for trial in measured.values() if not trial.meets(run.problem.goal)]
     meet.sort(key=lambda trial: _value(run, trial))
     miss.sort(key=lambda trial: _distance(run.problem.goal, trial))
     found = [_met(run, trial, choice, failed.get(trial.config)) for trial in meet]
     found += [_missed(run, trial) for trial in miss]
-    failures = {f.config: f for f in run.history.failures if f.config != best and f.config not in measured}
+    answered = {trial.config for trial in run.history.measured}
+    failures = {f.config: f for f in run.history.failures if f.config != best and f.config not in answered}
     return (
         *found,
         *(
@@ -122,14 +127,15 @@ def nearest_miss(run: SearchRun) -> RejectedConfig | None:
             text=f"in its verification: {nearest.message}",
             load=nearest.load,
         )
-    missed = [trial for trial in run.history.measured if not trial.meets(run.problem.goal)]
+    missed = [trial for trial in best_forms(run.problem, run.history) if not trial.meets(run.problem.goal)]
     if not missed:
         return None
     return _missed(run, min(missed, key=lambda trial: _distance(run.problem.goal, trial)))
 
 
 def _measurement(run: SearchRun, config: Config) -> Measurement | None:
-    return next((trial for trial in reversed(run.history.measured) if trial.config == config), None)
+    known = with_replicas(run.problem, run.history).measured
+    return next((trial for trial in reversed(known) if trial.config == config), None)
 
 
 def _value(run: SearchRun, trial: Measurement) -> float:

@@ -4,17 +4,18 @@ from collections.abc import Iterable, Sequence
 
 from mlcd.catalog import Instance, accelerators_of, nearest_accelerator
 from mlcd.spec import TrainSpec
+from mlcd.spec.serve import ServeSpec
 
 FIELD = "resources.accelerators"
 
 
-def with_accelerators(spec: TrainSpec, instances: Iterable[Instance]) -> tuple[Instance, ...]:
+def with_accelerators(spec: TrainSpec | ServeSpec, instances: Iterable[Instance]) -> tuple[Instance, ...]:
     """The types that have one of the job's accelerators; all of them if it names none."""
     wanted = spec.resources.accelerators
     return tuple(i for i in instances if not wanted or any(accelerator.fits(i) for accelerator in wanted))
 
 
-def check_accelerators(spec: TrainSpec, instances: Sequence[Instance]) -> None:
+def check_accelerators(spec: TrainSpec | ServeSpec, instances: Sequence[Instance]) -> None:
     """Raises SpecError for an accelerator that none of the types, which the job may choose from otherwise, has."""
     for position, accelerator in enumerate(spec.resources.accelerators):
         if any(accelerator.fits(instance) for instance in instances):

@@ -195,7 +195,7 @@ def _nearest_glob(glob: str, names: Sequence[str]) -> str:
     return nearest(glob, (*names, *families, "default")) or (close[0] if close else "")
 
 
-def type_field(spec: TrainSpec, position: int) -> str:
+def type_field(spec: PlacedSpec, position: int) -> str:
     """The dotted name of an element; of the whole field if it is not a list or is missing."""
     item = f"{_TYPES}[{position}]"
     return item if item in spec.places else _TYPES

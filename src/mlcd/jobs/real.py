@@ -22,6 +22,7 @@ from mlcd.jobs.run_script import check_script, outputs_notes
 from mlcd.jobs.work import LOCAL_RESTART_SECONDS, RESTART_SECONDS, with_work
 from mlcd.problem import STOP_SECONDS, Target, TrialPolicy
 from mlcd.spec import NodeCounts, TrainSpec
+from mlcd.spec.serve import ServeSpec
 from mlcd.units import Usd
 
 NOMINAL_PRICE_CLOUDS = ("local", "minicloud")
@@ -33,14 +34,16 @@ LOCAL_TRIAL = TrialPolicy(seconds=20.0, extra_seconds_per_3_nodes=2.0, watchdog_
 SKYPILOT = ("aws", "gcp", "azure", "kubernetes", "k8s", "ssh", "lambda", "runpod", "oci", "nebius", "vast", "sky")
 """Clouds that are reached through SkyPilot, under its names."""
 
+AnySpec = TrainSpec | ServeSpec | None
+
 DEFAULT_REAL_NODES = NodeCounts(default=tuple(range(1, 9)))
 
 
-def engine_for(kind: str, rest: str, home: Path, spec: TrainSpec | None = None) -> NodeEngine:
+def engine_for(kind: str, rest: str, home: Path, spec: TrainSpec | ServeSpec | None = None) -> NodeEngine:
     """The engine called `kind`, with the settings of the job if there is one. Starts nothing. Raises ProviderError."""
     if kind in _ENGINES:
         return _ENGINES[kind](kind, rest, home, spec)
-    if kind in (*SKYPILOT, "skypilot"):
+    if kind in (*SKYPILOT, "skypilot") and not isinstance(spec, ServeSpec):
         return _skypilot(kind, rest, home, spec)
     raise ProviderError(f"{kind}: no engine starts nodes there; there are: {', '.join((*DIRECT, *SKYPILOT))}")
 
@@ -89,6 +92,11 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
         problem = replace(problem, stop_seconds=SAVE_SECONDS + STOP_SECONDS)
     if kind in NOMINAL_PRICE_CLOUDS:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged", *busy_notes())
+    if spec.batch is None and (spec.job.samples or math.inf) < (spec.job.batch or 0):
+        notes = (
+            *notes,
+            f"job.batch ({spec.job.batch:,}) is more than job.samples, the {spec.job.samples:,} of an epoch",
+        )
     notes = (*notes, *outputs_notes(spec, job.workdir))
     return ResolvedJob(
         problem=problem,
@@ -99,10 +107,11 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
     )
 
 
-def type_price(spec: TrainSpec, instance: Instance) -> Usd:
+def type_price(spec: TrainSpec | ServeSpec, instance: Instance) -> Usd:
     """USD per hour of one node: the user's price, else spot if wanted and known, else on demand (never too low)."""
     own = spec.resources.prices.get(instance.name)
-    return own or instance.price(spot=spec.resources.use_spot) or instance.usd_per_hour
+    use_spot = isinstance(spec, TrainSpec) and spec.resources.use_spot
+    return own or instance.price(spot=use_spot) or instance.usd_per_hour
 
 
 def _job(spec: TrainSpec) -> RealJob:
@@ -176,30 +185,41 @@ def types_and_counts(
     spec: TrainSpec, engine: TypesOffered
 ) -> tuple[tuple[Instance, ...], Callable[[str], tuple[int, ...]], tuple[str, ...]]:
     """The types and node counts that the job may choose from, and notes on what was excluded."""
+    counts = spec.num_nodes or DEFAULT_REAL_NODES
+    largest = spec.job.batch if spec.batch is None else math.inf  # with_batches checks which batches can be split
+    kept, by_type, notes = types_with_counts(
+        spec, engine, lambda name: tuple(n for n in counts.for_instance(name) if n <= largest), field="num_nodes"
+    )
+    check_size(spec, "num_nodes", sum(map(len, by_type.values())), narrow="num_nodes or resources.instance_type")
+    return kept, by_type.__getitem__, notes
+
+
+def types_with_counts(
+    spec: TrainSpec | ServeSpec, engine: TypesOffered, counts: Callable[[str], tuple[int, ...]], *, field: str
+) -> tuple[tuple[Instance, ...], dict[str, tuple[int, ...]], tuple[str, ...]]:
+    """The types that the job may choose from, how many nodes of each, and notes on what was excluded.
+
+    counts  those that the job allows, by type
+    field   where the job gives them
+    """
     offered = engine.offer()
     notes = list(getattr(engine, "notes", ()))
-    instances = _wanted(spec, offered, notes)
-    counts = spec.num_nodes or DEFAULT_REAL_NODES
     by_type: dict[str, tuple[int, ...]] = {}
-    largest = spec.job.batch if spec.batch is None else math.inf  # with_batches checks which batches can be split
+    instances = _wanted(spec, offered, notes)
     for instance in instances:
         most = engine.most_nodes(instance.name)
-        every = [n for n in counts.for_instance(instance.name) if n <= largest]
+        every = counts(instance.name)
         fitting = tuple(n for n in every if most is None or n <= most)
         if len(fitting) < len(every):
             notes.append(f"{engine.name} has room for at most {most} x {instance.name}: more are excluded")
         if fitting:
             by_type[instance.name] = fitting
     if not by_type:
-        raise spec.error(
-            "num_nodes", f"{engine.name} has no room for this many nodes of any type", allowed="fewer nodes"
-        )
-    check_size(spec, "num_nodes", sum(map(len, by_type.values())), narrow="num_nodes or resources.instance_type")
-    kept = tuple(instance for instance in instances if instance.name in by_type)
-    return kept, by_type.__getitem__, tuple(notes)
+        raise spec.error(field, f"{engine.name} has no room for this many nodes of any type", allowed="fewer nodes")
+    return tuple(instance for instance in instances if instance.name in by_type), by_type, tuple(notes)
 
 
-def _wanted(spec: TrainSpec, offered: Sequence[Instance], notes: list[str]) -> tuple[Instance, ...]:
+def _wanted(spec: TrainSpec | ServeSpec, offered: Sequence[Instance], notes: list[str]) -> tuple[Instance, ...]:
     """The offered types that the job names; where it names none, those of today that can train. Adds notes."""
     patterns = spec.resources.instance_type
     names = [instance.name for instance in offered]
@@ -249,7 +269,9 @@ def _named(pattern: str, offered: Sequence[Instance]) -> list[Instance]:
     ]
 
 
-def _with_accelerators(spec: TrainSpec, offered: Sequence[Instance], notes: list[str]) -> tuple[Instance, ...]:
+def _with_accelerators(
+    spec: TrainSpec | ServeSpec, offered: Sequence[Instance], notes: list[str]
+) -> tuple[Instance, ...]:
     """The offered types with the job's accelerators; if it names none, the current GPUs and CPUs of a public cloud.
 
     A job that `--on` moved to a cloud without its accelerators may use every type there, with a note.
@@ -268,19 +290,19 @@ def _with_accelerators(spec: TrainSpec, offered: Sequence[Instance], notes: list
     return tuple(i for i in offered if i.name in usual)
 
 
-def _local(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:  # noqa: ARG001
+def _local(kind: str, rest: str, home: Path, spec: AnySpec) -> NodeEngine:  # noqa: ARG001
     from mlcd.clouds.local import Local  # noqa: PLC0415 - loaded for those who use it
 
     return Local(home)
 
 
-def _minicloud(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:  # noqa: ARG001
+def _minicloud(kind: str, rest: str, home: Path, spec: AnySpec) -> NodeEngine:  # noqa: ARG001
     from mlcd.clouds.minicloud import MiniCloud  # noqa: PLC0415 - loaded for those who use it
 
-    return MiniCloud(warm=spec is not None and spec.resources.warm_workers)
+    return MiniCloud(warm=isinstance(spec, TrainSpec) and spec.resources.warm_workers)
 
 
-def _slurm(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:  # noqa: ARG001
+def _slurm(kind: str, rest: str, home: Path, spec: AnySpec) -> NodeEngine:  # noqa: ARG001
     from mlcd.clouds.slurm import Slurm  # noqa: PLC0415 - loaded for those who use it
 
     return Slurm(spec.resources.prices if spec is not None else {})
@@ -307,7 +329,7 @@ def _skypilot(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeE
     return SkyPilotEngine(settings, state=home / "skypilot", catalog=load_catalog())
 
 
-_ENGINES: dict[str, Callable[[str, str, Path, TrainSpec | None], NodeEngine]] = {
+_ENGINES: dict[str, Callable[[str, str, Path, AnySpec], NodeEngine]] = {
     "local": _local,
     "minicloud": _minicloud,
     "slurm": _slurm,

@@ -1,6 +1,7 @@
 """The serving job: from a model or a job file to all that a run needs."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,20 +10,22 @@ from typing import Any
 from mlcd.clouds.busy import busy_notes
 from mlcd.clouds.serving import LocalServing
 from mlcd.clouds.serving.local import ServersHere
+from mlcd.clouds.serving.on_nodes import NodeServing
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.verification import VerificationDecider
 from mlcd.engine.serving import LoadTestPerformer
-from mlcd.errors import BadInput, ProviderError, nearest
+from mlcd.errors import BadInput
 from mlcd.extras import require
 from mlcd.gpus import find_gpus
 from mlcd.jobs.gpu_space import gpu_for, gpu_work
 from mlcd.jobs.language_knowledge import STRATEGIES as LANGUAGE_STRATEGIES
-from mlcd.jobs.language_knowledge import language_knowledge, machine_here, model_sizes
+from mlcd.jobs.language_knowledge import language_knowledge, machine_here, machines_of, model_sizes
 from mlcd.jobs.load_files import day_rates
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
+from mlcd.jobs.serve_nodes import NODE_START_STOP_SECONDS, NODE_TRIAL, Leasable, leasable
 from mlcd.jobs.served_model import read_model
-from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work
+from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work, work_on_nodes
 from mlcd.known import Known, TargetModel
 from mlcd.known.cpu import cpu, cpu_noise
 from mlcd.known.h200 import known_on_gpu
@@ -34,6 +37,7 @@ from mlcd.profiler.load import LoadTest, ServerTest
 from mlcd.run.header import CHAT, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
+from mlcd.search.serving.per_replica import PerReplica
 from mlcd.search.strategy import Strategy
 from mlcd.server.options import Engine, engine_of
 from mlcd.spec.serve import ServerCommand, ServeSpec
@@ -51,12 +55,14 @@ TABLES_STRATEGY = "falcon-transfer"
 class PreparedServing(Prepared[Problem]):
     """A serving job resolved against this machine.
 
-    server  starts servers, including the one that `--deploy` leaves running
+    server  how servers are started, including the one that `--deploy` leaves running on this machine
     test    how they are loaded
+    nodes   that are leased for them; None: this machine
     """
 
     server: ServersHere
     test: ServerTest
+    nodes: Leasable | None = None
 
 
 def prepare(
@@ -73,17 +79,22 @@ def prepare(
     earlier   runs of other language models that the strategy may learn from; None: those in the store
     """
     spec = with_strategy(spec, strategy)
-    if spec.resources.infra != "local":
-        raise _not_local_error(spec)
+    nodes = leasable(spec, folder or home())
     if spec.server is not None:
-        home_folder = folder or home()
-        return _prepare_command(spec, spec.server, seed=seed, folder=home_folder, strategy=strategy, earlier=earlier)
+        place = folder or home()
+        return _prepare_command(
+            spec, spec.server, seed=seed, folder=place, strategy=strategy, nodes=nodes, earlier=earlier
+        )
     is_torch = engine_of(Path(spec.model)) is Engine.PYTORCH
     require("serve-torch" if is_torch else "serve", "mlcd serve")
     model = read_model(spec)
-    gpu = gpu_for(spec, model)
-    space, prices, notes = work(spec, model) if gpu is None else gpu_work(spec, model, gpu)
-    noise = cpu_noise() if spec.search.noise is None else spec.search.noise
+    gpu = gpu_for(spec, model) if nodes is None else None
+    if nodes is not None:
+        space, prices, notes = work_on_nodes(spec, model, nodes)
+    else:
+        space, prices, notes = work(spec, model) if gpu is None else gpu_work(spec, model, gpu)
+    usual_noise = cpu_noise() if nodes is None else nodes.engine.noise
+    noise = usual_noise if spec.search.noise is None else spec.search.noise
     known = known_on_gpu(gpu) if gpu is not None else None if is_torch else _known()
     if gpu is not None and known is not None and model.target is not None and "search.strategy" not in spec.places:
         spec = replace(spec, search=replace(spec.search, strategy=TABLES_STRATEGY))
@@ -93,10 +104,11 @@ def prepare(
         space=space,
         goal=spec.goal,
         usd_per_hour=prices,
-        trial=spec.search.trial.over(SERVING_TRIAL),
+        trial=spec.search.trial.over(SERVING_TRIAL if nodes is None else NODE_TRIAL),
         max_trials=spec.search.max_trials,
         noise=noise,
-        verify_seconds=verification_seconds(spec),
+        verify_seconds=_verification_seconds(spec, nodes),
+        scales_out=_scales_out(spec, nodes),
     )
     facts = ServingFacts(
         model=str(model.path),
@@ -126,7 +138,17 @@ def prepare(
         test=test,
         facts=facts,
         seed=seed,
+        nodes=nodes,
     )
+
+
+def _verification_seconds(spec: ServeSpec, nodes: Leasable | None) -> float:
+    return verification_seconds(spec) if nodes is None else verification_seconds(spec, NODE_START_STOP_SECONDS)
+
+
+def _scales_out(spec: ServeSpec, nodes: Leasable | None) -> bool:
+    """Whether load tests are made with the fewest nodes, and more count as so many times their rate."""
+    return nodes is not None and nodes.has_choice and not spec.search.every_replica
 
 
 def _prepared(
@@ -138,22 +160,30 @@ def _prepared(
     test: ServerTest,
     facts: ServingFacts,
     seed: int,
+    nodes: Leasable | None,
 ) -> PreparedServing:
     now = datetime.now(UTC)
+    cloud = server if nodes is None else nodes.cloud(server, noise=problem.noise)
+
+    def connect(_problem: Problem, leaving: ExitStack) -> LoadTestPerformer:
+        if isinstance(cloud, NodeServing):
+            leaving.callback(cloud.close)
+        return LoadTestPerformer(cloud=cloud, test=test)
+
     return PreparedServing(
         kind=Kind.SERVE,
         name=spec.name,
         problem=problem,
         # Guarded for every strategy: each trial leaves room for the verification, which has to fit.
         decider=SearchDecider(
-            strategy=strategy,
+            strategy=PerReplica(inner=strategy) if problem.scales_out else strategy,
             aftermath=VerificationDecider(seconds=spec.load.verify_seconds),
             guarded=True,
         ),
-        connect=lambda _problem, _leaving: LoadTestPerformer(cloud=server, test=test),
-        cloud=server.name,
+        connect=connect,
+        cloud=cloud.name,
         simulated=False,
-        charged=False,
+        charged=nodes is not None and not nodes.is_here,
         strategy=spec.search.strategy,
         seed=seed,
         catalog_date=PRICES_DATE,
@@ -163,6 +193,7 @@ def _prepared(
         now=now,
         server=server,
         test=test,
+        nodes=nodes,
     )
 
 
@@ -173,10 +204,11 @@ def _prepare_command(
     seed: int,
     folder: Path,
     strategy: Strategy | None,
+    nodes: Leasable | None,
     earlier: tuple[str, ...] | None,
 ) -> PreparedServing:
     """A job whose server is a command."""
-    job = command_job(spec, command, seed=seed, folder=folder)
+    job = command_job(spec, command, seed=seed, folder=folder, nodes=nodes)
     spec = job.spec
     problem = Problem(
         name=spec.name,
@@ -187,7 +219,8 @@ def _prepare_command(
         trial=spec.search.trial.over(COMMAND_TRIAL),
         max_trials=spec.search.max_trials,
         noise=job.noise,
-        verify_seconds=verification_seconds(spec),
+        verify_seconds=_verification_seconds(spec, nodes),
+        scales_out=_scales_out(spec, nodes),
     )
     language, notes = model_sizes(job.cloud.model)
     known, target = None, None
@@ -199,9 +232,9 @@ def _prepare_command(
             language=language,
             lengths=TokenLengths(input_tokens=spec.load.input_tokens, output_tokens=spec.load.output_tokens),
             concurrency=spec.load.concurrency,
-            machines=machine_here(find_gpus()),
+            machines=machine_here(find_gpus()) if nodes is None else machines_of(nodes.instances),
             folder=folder,
-            cloud=job.cloud.name,
+            cloud=job.cloud.name if nodes is None else nodes.engine.name,
             names=earlier,
         )
         known, target, notes = knowledge.known, knowledge.target, (*notes, *knowledge.notes)
@@ -214,7 +247,7 @@ def _prepare_command(
         profile=day_rates(spec),
         language=language,
         earlier=learnt_from,
-        notes=notes,
+        notes=notes if nodes is None else (*nodes.notes, *notes),
     )
     return _prepared(
         spec,
@@ -224,6 +257,7 @@ def _prepare_command(
         test=job.test,
         facts=facts,
         seed=seed,
+        nodes=nodes,
     )
 
 
@@ -251,14 +285,6 @@ def _strategy(spec: ServeSpec, seed: int, known: Known | None, target: TargetMod
         return strategy_by_name(spec.search.strategy, seed=seed, known=known, target=target, serving=True)
     except BadInput as error:
         raise spec.error("search.strategy", str(error).removeprefix("search.strategy: ")) from error
-
-
-def _not_local_error(spec: ServeSpec) -> Exception:
-    infra = spec.resources.infra
-    problem = "this version serves models only on the machine that mlcd runs on"
-    near = nearest(infra.lower(), ("local",))
-    error = spec.error("resources.infra", problem, value=infra, allowed="local", nearest=near)
-    return error if near or "/" not in infra else ProviderError(str(error))
 
 
 def _spec_to_json(spec: ServeSpec, now: datetime) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from mlcd.gpus import Gpu, can_share, find_gpus
 from mlcd.jobs.choice import check_size
 from mlcd.jobs.gpu_space import GPU_PRICE, gpu_share_price, gpu_usd_per_hour
 from mlcd.jobs.load_files import requests_of, with_requests
+from mlcd.jobs.serve_nodes import Leasable, node_space
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.chat import ChatTest
 from mlcd.space import Space
@@ -29,7 +30,7 @@ LOCAL = "local"
 
 @dataclass(frozen=True, kw_only=True)
 class CommandJob:
-    """A server that is a command, resolved against this machine.
+    """A server that is a command, resolved against this machine or the nodes that are leased for it.
 
     spec  the job, with what its files say of lengths and rates
     """
@@ -42,16 +43,23 @@ class CommandJob:
     noise: float
 
 
-def command_job(spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Path) -> CommandJob:
+def command_job(
+    spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Path, nodes: Leasable | None = None
+) -> CommandJob:
     """The job's space, prices, servers and load. Raises SpecError."""
     size = 1
     for values in spec.declared_knobs.values():
         size *= len(values)
     check_size(spec, "knobs", size, narrow="knobs")
     space = space_of(spec.declared_knobs)
+    gpu = _gpu(spec) if nodes is None else None
+    if nodes is None:
+        prices = _prices(spec, space, gpu)
+    else:
+        settings = [tuple(value for _, value in config.values) for config in space]
+        space, prices = node_space(spec, nodes, space.knobs, lambda _: settings)
     noise = DEFAULT_NOISE if spec.search.noise is None else spec.search.noise
     here = (Path(spec.file).parent if spec.file else Path()).absolute()
-    gpu = _gpu(spec)
     cloud = CommandServing(
         server.run,
         home=folder,
@@ -79,7 +87,7 @@ def command_job(spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Pa
         verify_seconds=load.verify_seconds,
         seed=seed,
     )
-    return CommandJob(spec=spec, space=space, prices=_prices(spec, space, gpu), cloud=cloud, test=test, noise=noise)
+    return CommandJob(spec=spec, space=space, prices=prices, cloud=cloud, test=test, noise=noise)
 
 
 def _model(spec: ServeSpec, here: Path) -> str:

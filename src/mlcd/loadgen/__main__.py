@@ -50,6 +50,7 @@ def _parser() -> argparse.ArgumentParser:
 def _from_json(value: dict[str, Any]) -> LoadPlan:
     inputs = tuple(LoadInput(**{**tensor, "shape": tuple(tensor["shape"])}) for tensor in value["inputs"])
     fields = {**value, "inputs": inputs, "scenario": Scenario(value["scenario"]), "cpus": tuple(value["cpus"])}
+    fields["further"] = tuple(value["further"])
     return LoadPlan(**fields)
 
 

@@ -2,14 +2,12 @@
 
 import math
 import time
-import urllib.parse
 from dataclasses import dataclass, field
 
-from mlcd.errors import BadInput
 from mlcd.loadgen.phases import LoadPhase, closed_loop, multi_stream, poisson
 from mlcd.loadgen.plan import LoadPlan, Scenario
 from mlcd.loadgen.result import LoadResult, LoadStep
-from mlcd.loadgen.wire import Wire, bodies
+from mlcd.loadgen.wire import Wire, bodies, server_place
 
 _WARM_UP_REQUESTS = 8
 _WARM_UP_SHARE = 0.1
@@ -26,12 +24,10 @@ _MIN_CAPACITY = 1e-9
 
 def generate(plan: LoadPlan) -> LoadResult:
     """Run the load test in this process. Raises BadInput for a malformed address."""
-    place = urllib.parse.urlsplit(plan.address)
-    if place.scheme != "http" or not place.hostname or not place.port:
-        raise BadInput(f"the address must have the form http://HOST:PORT (got {plan.address!r})")
+    (host, port), *further = (server_place(address) for address in (plan.address, *plan.further))
     timeout_seconds = max(10.0, 20 * (plan.slo_seconds or 0))
-    requests = bodies(place.netloc, plan.model, plan.inputs, seed=plan.seed)
-    wire = Wire(place.hostname, place.port, requests, timeout_seconds=timeout_seconds)
+    requests = bodies(plan.address.partition("//")[2], plan.model, plan.inputs, seed=plan.seed)
+    wire = Wire(host, port, requests, timeout_seconds=timeout_seconds, further=further)
     begun = time.perf_counter()
     try:
         warm_up = closed_loop(

@@ -24,6 +24,7 @@ def measure_load(
     cpus: tuple[int, ...] = (),
     apart: bool = False,
     seed: int = 0,
+    further: tuple[str, ...] = (),
 ) -> LoadResult:
     """Load the server at `address` and return the result. See LoadPlan for the arguments.
 
@@ -44,6 +45,7 @@ def measure_load(
         together=together,
         cpus=cpus,
         seed=seed,
+        further=further,
     )
     return replace(run_plan(plan), apart=apart)
 

@@ -50,6 +50,7 @@ class LoadPlan:
     together     requests of one query (multi-stream)
     cpus         processors the generator may use; empty: all that are available to it
     seed         of the arrivals and of the numbers sent
+    further      addresses of further servers, which share the load
     """
 
     address: str
@@ -64,6 +65,7 @@ class LoadPlan:
     together: int = 8
     cpus: tuple[int, ...] = ()
     seed: int = 0
+    further: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not (0 < self.seconds < math.inf):

@@ -7,6 +7,7 @@ import select
 import socket
 import struct
 import time
+import urllib.parse
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,6 +68,31 @@ def _numbers(rng: random.Random, tensor: LoadInput) -> bytes:
     return array.array(_CODES[tensor.datatype], (rng.randrange(tensor.high) for _ in range(count))).tobytes()
 
 
+def server_place(address: str) -> tuple[str, int]:
+    """(host, port) of http://HOST:PORT. Raises BadInput for anything else."""
+    place = urllib.parse.urlsplit(address)
+    if place.scheme != "http" or not place.hostname or not place.port:
+        raise BadInput(f"the address must have the form http://HOST:PORT (got {address!r})")
+    return place.hostname, place.port
+
+
+class InFlight:
+    """Requests in flight on each of several servers."""
+
+    def __init__(self, servers: int) -> None:
+        self.counts = [0] * servers
+        self._turn = 0
+
+    def least(self) -> int:
+        """The server with the fewest in flight; of several such, the next in turn."""
+        count = len(self.counts)
+        if count == 1:
+            return 0
+        found = min(((self._turn + step) % count for step in range(count)), key=self.counts.__getitem__)
+        self._turn = (found + 1) % count
+        return found
+
+
 @dataclass(slots=True, eq=False)
 class Done:
     """A request that ended: answered, or failed (`error` says why). Times are of time.perf_counter."""
@@ -90,14 +116,27 @@ class _Connection:
     intended: float = 0.0
     sent: float = 0.0
     tag: int = 0
+    server: int = 0
 
 
 class Wire:
-    """Connections to one server, opened as needed and reused. For one thread; only `wait` blocks."""
+    """Connections to a server, opened as needed and reused. For one thread; only `wait` blocks.
 
-    def __init__(self, host: str, port: int, requests: Sequence[bytes], *, timeout_seconds: float) -> None:
-        self._place, self._requests, self._timeout_seconds = (host, port), requests, timeout_seconds
-        self._idle: list[_Connection] = []
+    further  (host, port) of servers that share the load: a request goes to the one with the fewest in flight
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        requests: Sequence[bytes],
+        *,
+        timeout_seconds: float,
+        further: Sequence[tuple[str, int]] = (),
+    ) -> None:
+        self._places, self._requests, self._timeout_seconds = ((host, port), *further), requests, timeout_seconds
+        self._in_flight = InFlight(len(self._places))
+        self._idle: dict[int, list[_Connection]] = {server: [] for server in range(len(self._places))}
         self._busy: dict[socket.socket, _Connection] = {}
         self._writing: set[socket.socket] = set()
         self._failed: deque[Done] = deque()
@@ -117,13 +156,15 @@ class Wire:
     @property
     def has_room(self) -> bool:
         """Whether another request may be sent now."""
-        return bool(self._idle) or len(self._busy) < MOST_CONNECTIONS
+        return len(self._busy) < MOST_CONNECTIONS or (len(self._places) == 1 and bool(self._idle[0]))
 
     def send(self, intended: float, tag: int = 0) -> None:
         """Send a request on a free connection; its latency counts from `intended`."""
         now = time.perf_counter()
+        server = self._in_flight.least()
+        idle = self._idle[server]
         try:
-            connection = self._idle.pop() if self._idle else self._open()
+            connection = idle.pop() if idle else self._open(server)
         except OSError as error:
             self._failed.append(Done(intended, now, now, tag, f"cannot connect: {error.strerror or error}"))
             return
@@ -132,6 +173,7 @@ class Wire:
         connection.out = memoryview(self._requests[self._count % len(self._requests)])
         connection.head, connection.remaining_bytes, connection.status = b"", -1, 0
         self._busy[connection.socket] = connection
+        self._in_flight.counts[server] += 1
         self._write(connection)
 
     def wait(self, seconds: float) -> list[Done]:
@@ -153,15 +195,19 @@ class Wire:
 
     def close(self) -> None:
         """Close every connection, including those with requests in flight."""
-        for connection in [*self._idle, *self._busy.values()]:
+        for connection in [*(each for idle in self._idle.values() for each in idle), *self._busy.values()]:
             connection.socket.close()
-        self._idle, self._busy, self._writing = [], {}, set()
+        self._idle, self._busy, self._writing = {server: [] for server in self._idle}, {}, set()
 
-    def _open(self) -> _Connection:
-        opened = socket.create_connection(self._place, timeout=5)
+    def _open(self, server: int) -> _Connection:
+        spare = [each for idle in self._idle.values() for each in idle]
+        if spare and len(self._busy) + len(spare) >= MOST_CONNECTIONS:  # all are of other servers
+            self._idle[spare[0].server].remove(spare[0])
+            spare[0].socket.close()
+        opened = socket.create_connection(self._places[server], timeout=5)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         opened.setblocking(False)
-        return _Connection(opened)
+        return _Connection(opened, server=server)
 
     def _write(self, connection: _Connection) -> None:
         try:
@@ -219,8 +265,9 @@ class Wire:
     def _end(self, connection: _Connection, error: str, *, keep: bool) -> Done:
         del self._busy[connection.socket]
         self._writing.discard(connection.socket)
+        self._in_flight.counts[connection.server] -= 1
         if keep:
-            self._idle.append(connection)
+            self._idle[connection.server].append(connection)
         else:
             connection.socket.close()
         return Done(connection.intended, connection.sent, time.perf_counter(), connection.tag, error)

@@ -105,6 +105,7 @@ class Agent:
     def run(self) -> int:
         """Run the setup, then the platform's processes until the essential ones have ended."""
         self.own.mkdir(parents=True, exist_ok=True)
+        (self.own / "address").write_text(self.placement.own_address)
         (self.own / "agent.pid").write_text(str(os.getpid()))
         adopt_orphans()
         self._reserve_exit_file()

@@ -29,6 +29,11 @@ class Placement:
         return len(self.addresses)
 
     @property
+    def own_address(self) -> str:
+        """The address of this node; of the last one where not all are known."""
+        return self.addresses[min(self.rank, len(self.addresses) - 1)]
+
+    @property
     def head(self) -> str:
         """The address of rank 0."""
         return self.addresses[0]

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from difflib import get_close_matches
 
-from mlcd.platforms import command, mxnet, pytorch, tensorflow
+from mlcd.platforms import command, mxnet, pytorch, server, tensorflow
 from mlcd.platforms.placement import Placement, Process
 
 Processes = Callable[[Placement], tuple[Process, ...]]
@@ -16,6 +16,9 @@ _PLATFORMS: dict[str, tuple[Processes, tuple[str, ...]]] = {
 }
 
 NAMES = tuple(_PLATFORMS)
+"""The platforms that a training may name."""
+SERVER = "server"
+"""The platform of `mlcd serve`."""
 TOPOLOGIES = {name: topologies for name, (_, topologies) in _PLATFORMS.items()}
 """The topologies of each platform; the first is the default."""
 
@@ -31,6 +34,8 @@ class UnknownPlatform(ValueError):
 
 def platform(name: str) -> Processes:
     """The function that gives a node's processes. Raises UnknownPlatform with the nearest name."""
+    if name == SERVER:
+        return server.processes
     if name not in _PLATFORMS:
         raise UnknownPlatform(name)
     return _PLATFORMS[name][0]

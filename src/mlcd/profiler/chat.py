@@ -7,6 +7,7 @@ from pathlib import Path
 from mlcd.clouds.serving.provider import ServerLease
 from mlcd.errors import MlcdError
 from mlcd.loadgen.chat import ChatLimit, ChatPlan, ChatResult, ChatStep, Exchange, measure_chat
+from mlcd.loadgen.chat.plan import MOST_STREAMS
 from mlcd.loadgen.chat.trace import busiest_stretch
 from mlcd.profiler.load import WARM_UP_SHARE, Held, Seen
 from mlcd.profiler.token_check import counted_text
@@ -20,7 +21,7 @@ class ChatTest:
     """How the server is loaded. Rates are in requests a second.
 
     exchanges    lengths of prompts and answers, taken in turn
-    concurrency  the most requests in flight that are tried
+    concurrency  the most requests in flight that are tried, on each server
     trace        recorded requests with their arrivals, for the verification; empty: they arrive at random
     is_open      whether the search offers rates at which requests arrive at random, instead of so many in flight
     limits       all must be kept
@@ -78,12 +79,13 @@ class ChatTest:
             exchanges=exchanges,
             shared_tokens=self.shared_tokens,
             seconds=seconds,
-            concurrency=self.concurrency,
+            concurrency=min(self.concurrency * len(place.addresses), MOST_STREAMS),
             limits=self.limits,
             extra=self.extra,
             timeout_seconds=max(10.0, seconds),
             cpus=place.client_cpus,
             seed=seed,
+            further=place.further,
         )
 
     def _run(self, lease: ServerLease, plan: ChatPlan) -> ChatResult:
@@ -125,6 +127,7 @@ def _load(result: ChatResult, counted: str) -> Load:
         requests=seen.requests,
         errors=seen.errors,
         saturated=result.saturated,
+        generator_share=result.processor_share,
         tokens=TokenLoad(
             concurrency=seen.concurrency,
             requests_per_second=seen.requests_per_second,

@@ -15,7 +15,7 @@ from mlcd.memory import ran_out_of_memory
 from mlcd.problem import TrialPolicy
 from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
-from mlcd.units import Usd, latency_text, speed_text
+from mlcd.units import ZERO, Usd, latency_text, speed_text
 
 LEAST_LOAD_SECONDS = 2.0
 """A shorter load test is meaningless: the trial is extended instead."""
@@ -110,6 +110,7 @@ class LoadTest:
     def run(self, lease: ServerLease, config: Config, *, seconds: float, seed: int, rate: float | None) -> LoadResult:
         """One load test of `seconds`. Raises LeaseFailed if the server died, MlcdError if there is no result."""
         place = lease.endpoint
+        servers = len(place.addresses)
         try:
             return measure_load(
                 place.address,
@@ -120,10 +121,11 @@ class LoadTest:
                 slo_seconds=self.slo.seconds if self.slo else None,
                 percentile=self.slo.percentile if self.slo else 99,
                 rate=rate if self.scenario is Scenario.SERVER else None,
-                concurrency=min(max(32, 2 * int(config["batch"]) * int(config["replicas"])), 512),
+                concurrency=min(max(32, 2 * int(config["batch"]) * int(config["replicas"])) * servers, 512),
                 cpus=place.client_cpus,
                 apart=not place.shares_cpus,
                 seed=seed,
+                further=place.further,
             )
         finally:
             lease.memory_gib()
@@ -134,14 +136,16 @@ class LoadTest:
 class Verified:
     """What a verification measured.
 
-    rate   requests/s offered, or answered where the server sets the pace
-    fault  why the verification failed; "" if it passed
+    rate    requests/s offered, or answered where the server sets the pace
+    fault   why the verification failed; "" if it passed
+    billed  False where no node was obtained
     """
 
     rate: float
     seconds: float
     load: Load | None
     fault: str = ""
+    billed: bool = True
 
 
 def measure_load_trial(
@@ -161,16 +165,18 @@ def measure_load_trial(
     Raises Interrupted when `cancelled`. The server is always stopped.
     """
     began = time.monotonic()
-    order = Order(config=config, attempt=attempt, purpose=Purpose.TRIAL, seconds=policy.worst_seconds(1), run_id=run_id)
+    most_seconds = policy.worst_seconds(config.nodes)
+    order = Order(config=config, attempt=attempt, purpose=Purpose.TRIAL, seconds=most_seconds, run_id=run_id)
     try:
         with cloud.lease(order) as lease:
             # A slow server may also use the time of the watchdog: all of it was authorised.
-            last_call = policy.worst_seconds(1) - LEAST_LOAD_SECONDS - 2 * OVERHEAD_SECONDS
+            last_call = most_seconds - LEAST_LOAD_SECONDS - 2 * OVERHEAD_SECONDS
             startup_seconds = _until_ready(lease, last_call, cancelled)
-            first_seconds = max(policy.seconds - startup_seconds - OVERHEAD_SECONDS, LEAST_LOAD_SECONDS)
+            planned_seconds = policy.planned_seconds(config.nodes)
+            first_seconds = max(planned_seconds - startup_seconds - OVERHEAD_SECONDS, LEAST_LOAD_SECONDS)
             seed = test.seed * 100 + attempt
             seen = test.find(lease, config, seconds=first_seconds, seed=seed)
-            more_seconds = policy.extended_seconds(1) - (time.monotonic() - began) - 2 * OVERHEAD_SECONDS
+            more_seconds = policy.extended_seconds(config.nodes) - (time.monotonic() - began) - 2 * OVERHEAD_SECONDS
             unsure = _Z_95_PERCENT * seen.relative_error > policy.precision
             extended = unsure and more_seconds >= max(LEAST_LOAD_SECONDS, first_seconds / 3) and not cancelled()
             if extended:
@@ -178,7 +184,7 @@ def measure_load_trial(
             memory_gib, gpu_memory_gib = lease.memory_gib(), lease.endpoint.gpu_memory_gib()
             settled = lease.finish(JobProgress(time.monotonic() - began, float(seen.load.requests)))
     except LeaseFailed as failed:
-        return _failure(order, failed.kind, failed.message, failed.seconds, usd_per_hour)
+        return _failure(order, failed.kind, failed.message, failed.seconds, usd_per_hour if failed.billed else ZERO)
     except _NotReady as late:
         return _failure(order, FailureKind.HANG, str(late), time.monotonic() - began, usd_per_hour)
     except Interrupted:
@@ -227,7 +233,7 @@ def verify_load(
             memory_gib, gpu_memory_gib = lease.memory_gib(), lease.endpoint.gpu_memory_gib()
     except LeaseFailed as failed:
         seconds = max(failed.seconds, time.monotonic() - began)
-        return Verified(rate=rate, seconds=seconds, load=None, fault=failed.message)
+        return Verified(rate=rate, seconds=seconds, load=None, fault=failed.message, billed=failed.billed)
     except _NotReady as late:
         return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=str(late))
     except Interrupted:
@@ -271,6 +277,7 @@ def _seen(test: LoadTest, result: LoadResult) -> Seen:
             p99_seconds=late,
             requests=step.requests,
             errors=step.errors,
+            generator_share=result.processor_share,
         )
         return Seen(rate=max(step.rate, 1e-9), relative_error=0.0, load=load)
     return Seen(rate=max(result.requests_per_second, 1e-9), relative_error=result.relative_error, load=_load(result))
@@ -284,6 +291,7 @@ def _load(result: LoadResult) -> Load:
         requests=result.requests,
         errors=result.errors,
         saturated=result.saturated,
+        generator_share=result.processor_share,
     )
 
 

@@ -5,7 +5,8 @@ from mlcd.run.kind import Kind
 from mlcd.run.run import EpochRun, SearchRun
 
 NOMINAL = "NOMINAL"
-LOCAL_SERVING = "local runs on this machine: its prices are nominal, and nobody is charged."
+ON_THIS_MACHINE = ("local", "minicloud")
+"""Clouds whose nodes are parts of this machine."""
 LOCAL_FUNCTIONS = "functions ran on this machine: prices are those of the table, and nobody is charged."
 
 
@@ -36,9 +37,14 @@ def origin(record: SearchRun | EpochRun) -> tuple[str, str]:
         )
     if record.cloud == "lithops/localhost":
         return NOMINAL, LOCAL_FUNCTIONS
-    if record.kind is Kind.SERVE and record.cloud == "local":
-        return NOMINAL, LOCAL_SERVING
+    if record.kind is Kind.SERVE and record.cloud in ON_THIS_MACHINE:
+        return NOMINAL, served_here_text(record.cloud)
     return "", ""
+
+
+def served_here_text(cloud: str) -> str:
+    """That the prices of a cloud on this machine are nominal."""
+    return f"{cloud} runs on this machine: its prices are nominal, and nobody is charged."
 
 
 def origin_lines(banner: tuple[str, str]) -> list[Item]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from mlcd.report.origin import LOCAL_SERVING
+from mlcd.report.origin import ON_THIS_MACHINE, served_here_text
 from mlcd.report.receipt_lines import receipt_rows, serving_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.thinning import MOST_LINES, ends, left_out_text
@@ -82,7 +82,11 @@ def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
         *_token_rows(choice),
     ]
     if load.memory_gib is not None:
-        rows.append(["memory", f"{load.memory_gib:.2f} GiB"])
+        rows.append(["memory" if choice.config.nodes == 1 else "memory a node", f"{load.memory_gib:.2f} GiB"])
+    if load.gpu_memory_gib is not None:
+        rows.append(["GPU memory", f"{load.gpu_memory_gib:.2f} GiB"])
+    if load.generator_share is not None:
+        rows.append(["load generator", f"{load.generator_share:.0%} of a processor"])
     how = f"in its load test {format_how(record, choice)}"
     if choice.verified_seconds is not None:
         seconds = format_seconds(choice.verified_seconds)
@@ -225,7 +229,7 @@ def _receipt(record: SearchRun) -> list[Item]:
     if not record.trials:
         return []
     rows = receipt_rows(serving_lines(record))
-    return [rows, Line(f"  {LOCAL_SERVING}")] if record.cloud == "local" else [rows]
+    return [rows, Line(f"  {served_here_text(record.cloud)}")] if record.cloud in ON_THIS_MACHINE else [rows]
 
 
 def _others(record: SearchRun) -> list[Item]:

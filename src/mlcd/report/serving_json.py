@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 from mlcd.goal import goal_json
+from mlcd.report.origin import ON_THIS_MACHINE
 from mlcd.report.result_types import Json, copied, result_json, result_schema
 from mlcd.report.serve_types import (
     ServeChangeJson,
@@ -54,7 +55,7 @@ def _result(record: SearchRun) -> ServeJson:
         status=record.status,
         exit_code=record.status.exit_code,
         cloud=record.cloud,
-        nominal_prices=record.cloud == "local",
+        nominal_prices=record.cloud in ON_THIS_MACHINE,
         strategy=record.strategy,
         seed=record.seed,
         version=record.version,

@@ -2,9 +2,10 @@
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -15,6 +16,7 @@ from mlcd.errors import BadInput, MissingExtra
 from mlcd.server.model import Feeds, ModelRefused, check_batch_axis, existing, warm_up
 from mlcd.server.options import SCRIPTED, Device, Precision, ServerOptions
 from mlcd.server.tensors import DATATYPES, TensorSpec
+from mlcd.untrusted import only_weights
 
 Array = NDArray[Any]
 
@@ -84,9 +86,9 @@ class TorchModel:
         torch = self._torch
         with _reading(path, "torch.export"):
             program = torch.export.load(path)
-        module = program.module()
+        module = moved(torch, program, self._device)
         if self._type is not None and not self._autocast:
-            _retype(torch, module, self._type)
+            rewrite(module, {torch.float32: self._type})
         module = self._placed(module)
         nodes = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
         names = [name for name in program.graph_signature.user_inputs if name in nodes]
@@ -220,7 +222,12 @@ def _is_scripted(options: ServerOptions) -> bool:
 def _reading(path: Path, how: str) -> "Iterator[None]":
     """What goes wrong while a file is read, as BadInput: PyTorch raises almost anything."""
     try:
-        yield
+        with only_weights():
+            yield
+    except UnpicklingError as error:
+        raise BadInput(
+            f"{path}: holds Python objects besides tensors, which could be any code: it is not read"
+        ) from error
     except (
         RuntimeError,
         ValueError,
@@ -256,21 +263,33 @@ def _least_items(program: Any, values: Sequence[Any]) -> int:
     return least
 
 
-def _retype(torch: Any, module: Any, to: Any) -> None:
-    """Make a graph compute in another type where float32 was written into it: in casts, constants and masks."""
+def moved(torch: Any, program: Any, device: Any) -> Any:
+    """The program's module on a device: its weights, its constants, and what its graph makes while it runs."""
+    if device.type != "cpu":
+        from torch.export.passes import move_to_device_pass  # noqa: PLC0415
+
+        program = move_to_device_pass(program, str(device))
+    module = program.module()
+    rewrite(module, {torch.device("cpu"): device})
+    return module
+
+
+def rewrite(module: Any, changes: Mapping[Any, Any]) -> None:
+    """Replace types or devices that were written into a graph when it was exported: in casts, constants and masks."""
     for node in module.graph.nodes:
         if node.op == "call_function":
-            node.args = _replaced(node.args, torch.float32, to)
-            node.kwargs = _replaced(node.kwargs, torch.float32, to)
+            node.args = _replaced(node.args, changes)
+            node.kwargs = _replaced(node.kwargs, changes)
     module.recompile()
 
 
-def _replaced(value: Any, old: object, new: object) -> Any:
+def _replaced(value: Any, changes: Mapping[Any, Any]) -> Any:
     if isinstance(value, dict):
-        return {key: _replaced(each, old, new) for key, each in value.items()}
+        return {key: _replaced(each, changes) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return type(value)(_replaced(each, old, new) for each in value)
-    return new if value is old else value
+        return type(value)(_replaced(each, changes) for each in value)
+    of_torch = type(value).__module__ == "torch"  # a torch.dtype or torch.device; nodes need not be hashable
+    return changes.get(value, value) if of_torch else value
 
 
 def _by_name(program: Any, count: int) -> tuple[str, ...]:

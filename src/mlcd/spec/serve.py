@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from mlcd.catalog import Accelerator
 from mlcd.goal import Goal
 from mlcd.loadgen.plan import Scenario
 from mlcd.server.tensors import TensorSpec
@@ -38,6 +39,7 @@ class ServerCommand:
     path         where requests are sent
     served_name  the model's name in requests; "": what `model` says
     body         further fields of every request
+    image        a container image in which the command runs, for `--write`; "": none is known
     """
 
     run: str
@@ -46,6 +48,7 @@ class ServerCommand:
     path: str = "/v1/chat/completions"
     served_name: str = ""
     body: Mapping[str, object] = field(default_factory=dict)
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,20 +97,35 @@ class LoadSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingSearch:
-    """How to search. `noise` None means the value that the machine states."""
+    """How to search. `noise` None means the value that the machine states.
+
+    every_replica  whether a load test is made of each number of replicas; else of one node, and several count as
+                   so many times its rate until the verification measures them
+    """
 
     strategy: str = "falcon-transfer"
     max_trials: int = 6
     noise: float | None = None
     trial: TrialRules = field(default_factory=TrialRules)
+    every_replica: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServingResources:
-    """Where to serve. `prices` are USD per hour by type (`local.2`); they override the nominal price."""
+    """Where to serve. `prices` are USD per hour by type (`local.2`); they override the nominal price.
+
+    On nodes, which are leased:
+
+    instance_type  names and globs of types; None: all that are offered
+    accelerators   only types that have one of these
+    replicas       how many servers there may be, each on a node of its own
+    """
 
     infra: str = "local"
     prices: Mapping[str, Usd] = field(default_factory=dict)
+    instance_type: tuple[str, ...] | None = None
+    accelerators: tuple[Accelerator, ...] = ()
+    replicas: tuple[int, ...] = (1,)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

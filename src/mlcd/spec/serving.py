@@ -16,8 +16,8 @@ from mlcd.server.tensors import TensorSpec, input_of
 from mlcd.spec.choices import Choices
 from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, YamlNode, shortened
-from mlcd.spec.parse import job_name, strategy
-from mlcd.spec.quantity import budget, deadline, line_of_text, number, whole
+from mlcd.spec.parse import accelerators, instance_types, job_name, strategy
+from mlcd.spec.quantity import budget, deadline, flag, line_of_text, number, whole
 from mlcd.spec.real import prices
 from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
@@ -28,11 +28,15 @@ from mlcd.untrusted import Malformed, expanded
 PRECISIONS = tuple(precision.value for precision in Precision)
 SWITCH = ("off", "on")
 PERCENTILES = ("p50", "p95", "p99")
+NUM_NODES = "write resources: {replicas: 1..3}, the number of servers, each on a node of its own"
+LOCAL = "local"
 JOB_FILES = (".yaml", ".yml")
 """Suffixes of job files; any other file is a model."""
 MOST_LATENCY_SECONDS = 3600.0
+MOST_REPLICAS = 100
+"""Servers at the same time: each has a port of its own, of those that a lease has."""
 SERVER_STRATEGY = "heterbo"
-"""The default for PyTorch's files: nothing is known of other models there."""
+"""The default for PyTorch's files and on nodes: nothing is known of other models there."""
 COMMAND_STRATEGY = "auto"
 """The default for a server that is a command."""
 GPU_SHARE = "GPU_SHARE"
@@ -219,12 +223,14 @@ def _arrivals(node: YamlNode) -> bool:
 
 _RESOURCES = FieldTable(
     make=ServingResources,
-    fields={"infra": Field(read=line_of_text), "prices": Field(read=prices)},
-    later={
-        "instance_type": "use knobs.threads and knobs.replicas to limit how much of the machine is used",
-        "use_spot": "",
-        "cloud": "write infra: local",
+    fields={
+        "infra": Field(read=line_of_text),
+        "prices": Field(read=prices),
+        "instance_type": Field(read=instance_types),
+        "accelerators": Field(read=accelerators),
+        "replicas": Field(read=counts(MOST_REPLICAS)),
     },
+    later={"use_spot": "", "cloud": "write infra: local"},
 )
 
 _KNOBS = FieldTable(
@@ -266,6 +272,15 @@ _TOKEN_LOAD = FieldTable(
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
     },
     later={"scenario": "write arrivals: random or arrivals: in-flight"},
+    meant={
+        "prompt_tokens": "input_tokens",
+        "prompt_length": "input_tokens",
+        "completion_tokens": "output_tokens",
+        "max_tokens": "output_tokens",
+        "prefix_tokens": "shared_tokens",
+        "users": "concurrency",
+        "in_flight": "concurrency",
+    },
 )
 
 _TRIAL = FieldTable(
@@ -286,12 +301,10 @@ _SEARCH = FieldTable(
         "max_trials": Field(read=whole(least=1, most=100_000)),
         "noise": Field(read=number(least=0, below=1)),
         "trial": Field(read=_TRIAL),
+        "every_replica": Field(read=flag),
     },
     later={"parallel": "parallel load tests would slow each other down"},
 )
-
-
-_SERVER_SEARCH = replace(_SEARCH, make=lambda **given: ServingSearch(**{"strategy": COMMAND_STRATEGY, **given}))
 
 
 def serve_record(now: datetime | None = None) -> Reader[ServeSpec]:
@@ -321,9 +334,9 @@ def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
                 required=True,
                 allowed="{maximize: tokens per dollar, slo: {ttft_p99: 1s}}",
             ),
-            "search": Field(read=_SERVER_SEARCH),
+            "search": Field(read=_SEARCH),
         },
-        later={"num_nodes": "servers run on one machine in this version", "run": "write it as server.run"},
+        later={"num_nodes": NUM_NODES, "run": "write it as server.run"},
     )
 
 
@@ -343,7 +356,7 @@ def model_record(now: datetime | None) -> FieldTable[ServeSpec]:
             "search": Field(read=_SEARCH),
         },
         later={
-            "num_nodes": "use knobs.replicas instead",
+            "num_nodes": NUM_NODES,
             "run": "mlcd serve starts the server itself; for a server of your own, write server: {run: ...}",
         },
     )
@@ -383,6 +396,11 @@ def _checked(spec: ServeSpec) -> ServeSpec:
             problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
             raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
         spec = replace(spec, goal=replace(goal, rate=load.rate))
+    if "search.strategy" not in spec.places and (spec.server is not None or spec.resources.infra != LOCAL):
+        usual = SERVER_STRATEGY if spec.server is None else COMMAND_STRATEGY
+        spec = replace(spec, search=replace(spec.search, strategy=usual))
+    if spec.resources.infra == LOCAL:
+        _check_local(spec)
     if "goal.minimize" in spec.places and spec.goal.rate is None and not (load.trace or load.profile):
         form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
         raise spec.error("goal", "minimize: cost needs the rate to hold", allowed=form)
@@ -396,12 +414,18 @@ def _checked(spec: ServeSpec) -> ServeSpec:
     return spec
 
 
+def _check_local(spec: ServeSpec) -> None:
+    """Raises SpecError for what only leased nodes have."""
+    for name in ("instance_type", "accelerators", "replicas"):
+        if f"resources.{name}" in spec.places:
+            problem = "is for leased nodes, and local is the one machine that mlcd runs on"
+            raise spec.error(f"resources.{name}", problem, allowed="resources.infra: minicloud or slurm")
+
+
 def _checked_server(spec: ServeSpec) -> ServeSpec:
     """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
     server = spec.server
     assert server is not None  # noqa: S101 - the caller has looked
-    if "search" not in spec.places and "search.strategy" not in spec.places:
-        spec = replace(spec, search=replace(spec.search, strategy=COMMAND_STRATEGY))
     if wrong := [value for value in spec.declared_knobs.get(GPU_SHARE, ()) if value not in range(1, 101)]:
         raise spec.error(f"knobs.{GPU_SHARE}", "is percent of a GPU", value=wrong[0], allowed="whole numbers up to 100")
     for name in (*(name for name in spec.declared_knobs if name != GPU_SHARE), "PORT"):

@@ -15,6 +15,7 @@ import pytest
 
 from mlcd.catalog import Instance
 from mlcd.clouds import job as jobs
+from mlcd.clouds import node_lease
 from mlcd.clouds.exits import NodeExit, read_exit
 from mlcd.clouds.job import JobCloud, JobLease, RealJob
 from mlcd.clouds.local import Local, LocalNodes, usable_cpus
@@ -126,7 +127,7 @@ BAD_FILES: dict[str, tuple[Callable[[Path], object], str]] = {
 
 @pytest.mark.parametrize("kind", BAD_FILES)
 def test_a_malformed_file_ends_the_lease_and_is_named(home: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jobs, "HALF_EXIT_SECONDS", 0.2)
+    monkeypatch.setattr(node_lease, "HALF_EXIT_SECONDS", 0.2)
     act, problem = BAD_FILES[kind]
     made = lease(home, act)
     failed = failure(made)
@@ -340,7 +341,7 @@ def test_a_wall_clock_that_is_set_during_a_lease_credits_no_samples(
         checkpoints=False,
     )
     shift = 0.0
-    monkeypatch.setattr(jobs, "wall_clock", lambda: time.time() + shift)
+    monkeypatch.setattr(node_lease, "wall_clock", lambda: time.time() + shift)
     points: list[JobProgress] = []
     with made:
         for point in made.progress():

@@ -14,7 +14,7 @@ from mlcd.loadgen import LoadInput, LoadPlan, LoadResult, Scenario, measure_load
 from mlcd.loadgen.generator import generate
 from mlcd.loadgen.phases import LoadPhase, closed_loop, multi_stream, poisson
 from mlcd.loadgen.result import percentile
-from mlcd.loadgen.wire import Wire, bodies
+from mlcd.loadgen.wire import InFlight, Wire, bodies
 
 X = (LoadInput(name="x", datatype="FP32", shape=(1, 4)),)
 
@@ -314,3 +314,27 @@ class TestCores:
         assert "all 2 processors" in split.note
         monkeypatch.delattr("os.sched_getaffinity")
         assert "cannot pin" in split_cores(1).note
+
+
+class TestSeveralServers:
+    def test_the_load_goes_to_the_one_with_the_fewest_in_flight(self) -> None:
+        slow, quick = Toy(seconds=0.05), Toy(seconds=0.001)
+        with running(slow), running(quick) as address:
+            result = measure_load(
+                address,
+                "m",
+                X,
+                scenario=Scenario.OFFLINE,
+                seconds=1.5,
+                concurrency=8,
+                further=(f"http://127.0.0.1:{slow.port}",),
+            )
+        assert result.errors == 0
+        assert min(slow.seen, quick.seen) > 0
+        assert quick.seen > 2 * slow.seen
+
+    def test_servers_take_turns_where_all_are_idle(self) -> None:
+        shares = InFlight(3)
+        assert [shares.least() for _ in range(6)] == [0, 1, 2, 0, 1, 2]
+        shares.counts[:] = [2, 0, 1]
+        assert [shares.least() for _ in range(2)] == [1, 1]

@@ -1,5 +1,8 @@
 """PyTorch behind mlcd's server, on processors: what a GPU changes is the device alone."""
 
+import io
+import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,13 +11,14 @@ import pytest
 from tests.tiny_torch import ITEMS, dense_answer, exported, scripted, with_types
 
 from mlcd.errors import BadInput
+from mlcd.graphs import read_pt2
 from mlcd.server.model import ModelRefused
 from mlcd.server.options import Device, Engine, Precision, ServerOptions, engine_of
 from mlcd.server.tensors import TensorSpec, input_of, input_text
 
 torch = pytest.importorskip("torch")
 
-from mlcd.server.torch_model import TorchModel  # noqa: E402 - needs PyTorch
+from mlcd.server.torch_model import TorchModel, moved  # noqa: E402 - needs PyTorch
 
 X = TensorSpec(name="input", datatype="FP32", shape=(-1, ITEMS))
 
@@ -71,11 +75,18 @@ def test_types_in_the_graph_become_the_precision(files: Path) -> None:
 
 
 def test_a_graph_that_cannot_be_retyped_runs_by_autocast(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mlcd.server.torch_model._retype", lambda *_: None)
+    monkeypatch.setattr("mlcd.server.torch_model.rewrite", lambda *_: None)
     model = TorchModel(ServerOptions(model=files / "bytes.pt2", batch=2, precision=Precision.BF16))
     assert model._autocast
     (found,) = model.run(0, {model.inputs[0].name: np.zeros((1, ITEMS), dtype="uint8")})
     assert found.shape == (1, 3)
+
+
+def test_what_a_graph_makes_while_it_runs_is_made_on_the_device(files: Path) -> None:
+    """`meta` stands for a GPU: a tensor that stayed on the processor would not go together with the others."""
+    meta = torch.device("meta")
+    module = moved(torch, torch.export.load(files / "bytes.pt2"), meta)
+    assert module(torch.zeros(3, ITEMS, dtype=torch.uint8, device=meta)).device == meta
 
 
 def test_indices_stay_whole_numbers(files: Path) -> None:
@@ -167,3 +178,34 @@ def test_inputs_on_the_command_line_round_trip(files: Path) -> None:
     assert options.arguments()[options.arguments().index("--input") :][:2] == ["--input", "input=FP32:6"]
     assert "--compile" in options.arguments()
     assert "cuda" in options.arguments()
+
+
+class Command:
+    """An object that runs a command where it is unpickled."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (self.text,)
+
+
+def test_a_file_with_other_objects_than_tensors_runs_nothing(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    hostile, ran = tmp_path / "hostile.pt2", tmp_path / "ran"
+    objects = io.BytesIO()
+    torch.save((Command(f"touch {ran}"), {}), objects)
+    with zipfile.ZipFile(files / "dense.pt2") as good, zipfile.ZipFile(hostile, "w") as made:
+        changed = [name for name in good.namelist() if "sample_inputs" in name]
+        for name in good.namelist():
+            made.writestr(name, objects.getvalue() if name in changed else good.read(name))
+    assert changed
+    with pytest.raises(BadInput, match="holds Python objects besides tensors"):
+        TorchModel(ServerOptions(model=hostile, batch=1))
+    with pytest.raises(BadInput, match="holds Python objects besides tensors"):
+        read_pt2(hostile, name="hostile")
+    assert not ran.exists()
+    assert os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD") is None
+    assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1"

@@ -77,7 +77,7 @@ def test_without_a_latency_limit_the_load_is_offline() -> None:
         ("goal: {maximize: rate}\nknobs: {batch: []}", r"knobs.batch: gives no values to choose from"),
         ("goal: {maximize: rate}\nknobs: {threads: 2..1}", r"knobs.threads: is an empty range .* '1..2'"),
         ("goal: {maximize: rate}\nknobs: {batch: [4, 4]}", r"knobs.batch\[1\]: is given twice"),
-        ("goal: {maximize: rate}\nknobs: {precision: fp16}", r"knobs.precision: .* allowed: fp32, int8; did you mean"),
+        ("goal: {maximize: rate}\nknobs: {precision: half}", r"knobs.precision: .* allowed: fp32, int8, .*; did you mean 'fp16'"),
         ("goal: {maximize: rate}\nknobs: {batches: 4}", r"knobs.batches: unknown field; .* did you mean 'batch'\?"),
         ("goal: {maximize: rate}\nknobs: {memory: 4}", r"knobs.memory: not supported yet; replicas that do not fit"),
         ("goal: {maximize: rate}\nload: {scenario: poisson}", r"load.scenario: .* did you mean 'server'\?"),
@@ -90,7 +90,7 @@ def test_without_a_latency_limit_the_load_is_offline() -> None:
             r"search.parallel: not supported yet; parallel load tests",
         ),
         ("goal: {maximize: rate}\nsizes: {length: 0}", r"sizes.length: is out of range"),
-        ("goal: {maximize: rate}\nnum_nodes: 4", r"num_nodes: not supported yet; use knobs.replicas instead"),
+        ("goal: {maximize: rate}\nnum_nodes: 4", r"num_nodes: not supported yet; write resources: {replicas: 1..3}"),
         ("", r"job.yaml:1: goal: is missing; allowed: {maximize: requests per dollar"),
     ],
 )
@@ -100,7 +100,7 @@ def test_mistakes_name_line_field_and_fix(lines: str, message: str) -> None:
 
 
 def test_the_model_must_be_named() -> None:
-    with pytest.raises(SpecError, match=r"model: is missing; allowed: an ONNX file"):
+    with pytest.raises(SpecError, match=r"model: is missing; allowed: a file such as"):
         parse_serve("name: a\ngoal: {maximize: rate}")
     with pytest.raises(SpecError, match=r"the file is empty; allowed: a job file"):
         parse_serve("")

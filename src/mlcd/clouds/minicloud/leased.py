@@ -15,6 +15,7 @@ from mlcd.clouds.minicloud.cgroup import Group, end_groups
 from mlcd.clouds.minicloud.network import find_command, namespace_path, network_is_gone, processes_in, remove_network
 from mlcd.clouds.minicloud.record import LeaseRecord, forget
 from mlcd.clouds.nodes import NodesState, agent_command, create_stop_file
+from mlcd.clouds.processes import resident_gib
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.errors import ProviderError
 from mlcd.trial.trial import FailureKind
@@ -84,6 +85,11 @@ class MiniNodes:
             if not self._released:
                 self._used_seconds = sum(group.used_seconds() for group in self._groups)
             return self._used_seconds
+
+    def memory_gib(self) -> float:
+        """See mlcd.clouds.nodes.MeasuresMemory: resident memory, without the agents."""
+        agents = {agent.pid for agent in self._agents}
+        return max(sum(resident_gib(pid) for pid in group.pids() - agents) for group in self._groups)
 
     def release(self) -> None:
         """As in Nodes."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from mlcd.clouds.serving.gpu_share import on_share
-from mlcd.clouds.serving.local import LOOPBACK, Launch, ServersHere
+from mlcd.clouds.serving.local import LOOPBACK, Launch, NodeProgram, ServersHere
 from mlcd.gpus import Gpu
 from mlcd.space import Config
 
@@ -50,7 +50,7 @@ class CommandServing(ServersHere):
     def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
         """See ServersHere: on a port that is free now, with all CPUs."""
         port = port or free_port()
-        command = [SHELL, "-c", f"cd -- {shlex.quote(str(self.folder))} && exec {SHELL} -c {shlex.quote(self.run)}"]
+        command = [SHELL, "-c", self._script]
         env = self.environment(config, host=host, port=port)
         if self.gpu is not None and (share := config.as_dict().get(GPU_SHARE_VARIABLE)) is not None:
             command, env = on_share(command, env, gpu=self.gpu, percent=int(share))
@@ -64,11 +64,26 @@ class CommandServing(ServersHere):
             ready=self.ready,
         )
 
+    def on_node(self, config: Config) -> NodeProgram:
+        """See ServersHere: the job file's folder must be there."""
+        return NodeProgram(
+            run=self._script,
+            env={**self.envs, **self._knobs(config), "MODEL": self.model},
+            model=self.served_name,
+            ready=self.ready,
+        )
+
+    @property
+    def _script(self) -> str:
+        return f"cd -- {shlex.quote(str(self.folder))} && exec {SHELL} -c {shlex.quote(self.run)}"
+
+    def _knobs(self, config: Config) -> dict[str, str]:
+        return {name: str(value) for name, value in config.as_dict().items()}
+
     def environment(self, config: Config, *, host: str, port: int) -> dict[str, str]:
         """The command's variables; not where mlcd keeps its records."""
         env = {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
-        knobs = {name: str(value) for name, value in config.as_dict().items()}
-        return {**env, **self.envs, **knobs, "MODEL": self.model, "HOST": host, "PORT": str(port)}
+        return {**env, **self.envs, **self._knobs(config), "MODEL": self.model, "HOST": host, "PORT": str(port)}
 
 
 def free_port() -> int:

@@ -6,6 +6,7 @@ import os
 import re
 import secrets
 import select
+import shlex
 import socket
 import subprocess
 import sys
@@ -21,14 +22,17 @@ from typing import Any, Self
 from mlcd.clouds.local import usable_cpus
 from mlcd.clouds.local_leases import LocalLeases
 from mlcd.clouds.nodes import PREFIX
+from mlcd.clouds.processes import resident_gib
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
 from mlcd.clouds.serving.gpu_share import on_share
 from mlcd.clouds.serving.provider import Endpoint
+from mlcd.clouds.shipping import PACKAGE
 from mlcd.clouds.workspace import Workspace
 from mlcd.gpus import Gpu, used_gib
 from mlcd.home import private_folder
 from mlcd.memory import ran_out_of_memory
 from mlcd.server.options import Device, Precision, ServerOptions
+from mlcd.server.quantise import quantised
 from mlcd.server.tensors import TensorSpec
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
@@ -37,6 +41,11 @@ from mlcd.untrusted import last_line, last_lines, printable
 POLL_SECONDS = 0.1
 LOOPBACK = "127.0.0.1"
 _ASK_SECONDS = 2.0
+_ONE_THREAD = {
+    "OMP_WAIT_POLICY": "PASSIVE",
+    **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+}
+"""Variables of mlcd's server: it sets its threads itself."""
 _LAST_WORDS_BYTES = 8000
 """Of a dead server's log: a traceback of PyTorch, and what other processes of the server said after it."""
 _FIRST_LINE_BYTES = 1024
@@ -77,6 +86,22 @@ class Launch:
     gpu: Gpu | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeProgram:
+    """How a configuration's server is started on a node that shares this machine's files.
+
+    run    for the shell, which knows $HOST and $PORT: where the server must listen
+    env    further variables
+    model  the name in requests
+    ready  the path that answers 200 when it is ready
+    """
+
+    run: str
+    env: Mapping[str, str]
+    model: str
+    ready: str
+
+
 class ServersHere(ABC):
     """Servers on this machine, one for each lease: nominal prices, real seconds."""
 
@@ -92,6 +117,10 @@ class ServersHere(ABC):
     @abstractmethod
     def launch(self, config: Config, *, host: str = LOOPBACK, port: int = 0) -> Launch:
         """How the server of a configuration is started. Port 0: a free one."""
+
+    @abstractmethod
+    def on_node(self, config: Config) -> NodeProgram:
+        """How the same server is started on a node. Raises BadInput where it cannot be."""
 
     def lease(self, order: Order) -> "LocalServer":
         """Start the server. The first lease ends what killed mlcd processes left running: it would use these CPUs."""
@@ -149,13 +178,23 @@ class LocalServing(ServersHere):
             command, env = on_share(command, env, gpu=gpu, percent=int(config[GPU_SHARE]))
         return Launch(command=command, env=env, cores=cores_of(config, len(self.cpus)), gpu=gpu)
 
+    def on_node(self, config: Config) -> NodeProgram:
+        """See ServersHere. The model is quantised here, once, and not on every node."""
+        options = self.options(config)
+        if options.precision is Precision.INT8:
+            quantised(options.model, options.cache)
+        arguments = shlex.join([sys.executable, "-m", "mlcd.server", *options.arguments()])
+        return NodeProgram(
+            run=f'exec {arguments} --host "$HOST" --port "$PORT"',
+            env={"PYTHONPATH": str(PACKAGE.parent), **_ONE_THREAD},
+            model=options.model_name,
+            ready="/v2/health/ready",
+        )
+
     def environment(self) -> dict[str, str]:
         """The server's variables: one thread for numerical libraries, and not where mlcd keeps its records."""
         env = {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
-        env |= {"OMP_WAIT_POLICY": "PASSIVE", "PYTHONUNBUFFERED": "1"}
-        for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-            env[name] = "1"
-        return env
+        return {**env, **_ONE_THREAD, "PYTHONUNBUFFERED": "1"}
 
 
 class LocalServer:
@@ -246,7 +285,7 @@ class LocalServer:
 
     def memory_gib(self) -> float | None:
         """See ServerLease: the resident memory of all its processes, sampled at each call."""
-        sizes = [_resident_gib(pid) for pid in self._held.pids() if pid != self._keeper.pid]
+        sizes = [resident_gib(pid) for pid in self._held.pids() if pid != self._keeper.pid]
         self._peak_gib = max(self._peak_gib, sum(sizes))
         return self._peak_gib or None
 
@@ -320,12 +359,3 @@ def is_ready(url: str) -> bool:
     except (OSError, ValueError):
         return False
     return re.match(rb"HTTP/1\.[01] 200\b", answer) is not None
-
-
-def _resident_gib(pid: int) -> float:
-    """A process's resident memory; 0 where it is gone or the system does not report it."""
-    try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    except (OSError, ValueError, IndexError):
-        return 0.0
-    return pages * os.sysconf("SC_PAGE_SIZE") / 2**30

@@ -13,6 +13,7 @@ class Endpoint:
 
     address        of its Open Inference Protocol, without a path
     model          the name it serves the model under
+    further        addresses of further servers like it, one for each further node: they share the load
     client_cpus    CPUs that a client on this machine may use; without the server's own where there are others
     shares_cpus    whether client and server have to share CPUs
     gpu            of this machine that it uses; None: none
@@ -24,9 +25,15 @@ class Endpoint:
     model: str
     client_cpus: tuple[int, ...] = ()
     shares_cpus: bool = False
+    further: tuple[str, ...] = ()
     gpu: Gpu | None = None
     gpu_pids: tuple[int, ...] = ()
     gpu_gib_before: float = 0.0
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Of all servers, which share the load."""
+        return (self.address, *self.further)
 
     def gpu_memory_gib(self) -> float | None:
         """GPU memory that the server takes now; None without a GPU of this machine, or where its driver is silent."""

@@ -45,7 +45,8 @@ def _parser() -> argparse.ArgumentParser:
 def _from_json(value: dict[str, Any]) -> ChatPlan:
     exchanges = tuple(Exchange(**each) for each in value["exchanges"])
     limits = tuple(ChatLimit(**{**each, "metric": ChatMetric(each["metric"])}) for each in value["limits"])
-    return ChatPlan(**{**value, "exchanges": exchanges, "limits": limits, "cpus": tuple(value["cpus"])})
+    lists = {name: tuple(value[name]) for name in ("cpus", "further")}
+    return ChatPlan(**{**value, "exchanges": exchanges, "limits": limits, **lists})
 
 
 def _from_arguments(arguments: argparse.Namespace) -> ChatPlan:

@@ -2,7 +2,6 @@
 
 import math
 import time
-import urllib.parse
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -12,7 +11,7 @@ from mlcd.loadgen.chat.prompts import PROBE_WORDS, Prompts
 from mlcd.loadgen.chat.result import ChatResult, ChatStep, Sample, percentiles
 from mlcd.loadgen.chat.wire import ChatWire, Stream
 from mlcd.loadgen.phases import LoadPhase, begin_phase, end_phase, open_loop, poisson_arrivals
-from mlcd.loadgen.wire import Done
+from mlcd.loadgen.wire import Done, server_place
 
 _WARM_UP_SHARE = 0.1
 """Of a step's time: requests that were sent in it do not count."""
@@ -36,10 +35,7 @@ _CAPACITY_SHARE = 0.15
 
 def generate_chat(plan: ChatPlan) -> ChatResult:
     """Run the load test in this process. Raises BadInput for a malformed address, or where no request is answered."""
-    place = urllib.parse.urlsplit(plan.address)
-    if place.scheme != "http" or not place.hostname or not place.port:
-        raise BadInput(f"the address must have the form http://HOST:PORT (got {plan.address!r})")
-    return _Generator(plan, place.hostname, place.port).run()
+    return _Generator(plan, *server_place(plan.address)).run()
 
 
 @dataclass(kw_only=True)
@@ -138,7 +134,12 @@ class _Generator:
         self.prompts = Prompts(plan, f"{host}:{port}")
         most = plan.seconds + plan.timeout_seconds
         self.wire = ChatWire(
-            host, port, self.prompts.requests(), timeout_seconds=plan.timeout_seconds, most_seconds=most
+            host,
+            port,
+            self.prompts.requests(),
+            timeout_seconds=plan.timeout_seconds,
+            most_seconds=most,
+            further=[server_place(address) for address in plan.further],
         )
         self.begun = time.perf_counter()
         self.samples: list[Sample] = []

@@ -87,6 +87,7 @@ class ChatPlan:
     extra          further fields of every request, such as {"ignore_eos": true}
     cpus           processors the generator may use; empty: all that are available to it
     seed           of the arrivals and prompts
+    further        addresses of further servers, which share the load
     """
 
     address: str
@@ -105,6 +106,7 @@ class ChatPlan:
     timeout_seconds: float = 120.0
     cpus: tuple[int, ...] = ()
     seed: int = 0
+    further: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < math.inf or not 0 < self.timeout_seconds < math.inf:

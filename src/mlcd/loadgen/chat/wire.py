@@ -5,12 +5,12 @@ import select
 import socket
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from mlcd.loadgen.chat.plan import MOST_STREAMS, Exchange
 from mlcd.loadgen.chat.sse import Answer, BadAnswer
-from mlcd.loadgen.wire import Done
+from mlcd.loadgen.wire import Done, InFlight
 
 _READ_BYTES = 2**16
 _EMPTY = memoryview(b"")
@@ -66,14 +66,16 @@ class _Connection:
     sent: float = 0.0
     heard: float = 0.0
     tag: int = 0
+    server: int = 0
 
 
 class ChatWire:
-    """Connections to one server, opened as needed and reused. For one thread; only `wait` blocks.
+    """Connections to a server, opened as needed and reused. For one thread; only `wait` blocks.
 
     requests         the next request, with its lengths
     timeout_seconds  how long an answer may be silent
     most_seconds     how long an answer may take
+    further          (host, port) of servers that share the load: a request goes to the one with the fewest in flight
     keeps_text       whether the answers' texts are kept
     """
 
@@ -85,14 +87,16 @@ class ChatWire:
         *,
         timeout_seconds: float,
         most_seconds: float,
+        further: Sequence[tuple[str, int]] = (),
         keeps_text: bool = False,
     ) -> None:
-        self._place, self._requests = (host, port), requests
+        self._places, self._requests = ((host, port), *further), requests
+        self._in_flight = InFlight(len(self._places))
         self._timeout_seconds, self._most_seconds = timeout_seconds, most_seconds
         self._keeps_text = keeps_text
         self._poll = select.epoll()
         self._open_ones: dict[int, _Connection] = {}
-        self._idle: list[_Connection] = []
+        self._idle: dict[int, list[_Connection]] = {server: [] for server in range(len(self._places))}
         self._busy = 0
         self._failed: deque[Stream] = deque()
         self._next_check = 0.0
@@ -123,13 +127,16 @@ class ChatWire:
         """Send the next request on a free connection; its times count from `intended`."""
         now = time.perf_counter()
         body, exchange = next(self._requests)
+        server = self._in_flight.least()
+        idle = self._idle[server]
         try:
-            connection = self._idle.pop() if self._idle else self._connect()
+            connection = idle.pop() if idle else self._connect(server)
         except OSError as error:
             self._failed.append(Stream(intended, now, now, tag, f"cannot connect: {error.strerror or error}"))
             return
         self._count_area(now)
         self._busy += 1
+        self._in_flight.counts[server] += 1
         connection.answer, connection.exchange = Answer(pieces=[] if self._keeps_text else None), exchange
         connection.intended, connection.sent, connection.heard, connection.tag = intended, now, now, tag
         connection.out = memoryview(body)
@@ -156,14 +163,14 @@ class ChatWire:
         """Close every connection, including those with requests in flight."""
         for connection in list(self._open_ones.values()):
             self._drop(connection)
-        self._idle, self._busy = [], 0
+        self._idle, self._busy = {server: [] for server in self._idle}, 0
         self._poll.close()
 
-    def _connect(self) -> _Connection:
-        opened = socket.create_connection(self._place, timeout=5)
+    def _connect(self, server: int) -> _Connection:
+        opened = socket.create_connection(self._places[server], timeout=5)
         opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         opened.setblocking(False)
-        connection = _Connection(opened)
+        connection = _Connection(opened, server=server)
         self._open_ones[opened.fileno()] = connection
         self._poll.register(opened.fileno(), select.EPOLLIN)
         return connection
@@ -198,7 +205,7 @@ class ChatWire:
             lost = "the server closed the connection"
         now = time.perf_counter()
         if answer is None:  # an idle connection: closed, or out of step
-            self._idle.remove(connection)
+            self._idle[connection.server].remove(connection)
             self._drop(connection)
             return None
         connection.heard = now
@@ -233,12 +240,13 @@ class ChatWire:
         assert answer is not None and exchange is not None  # noqa: S101, PT018 - a request was in flight
         self._count_area(now)
         self._busy -= 1
+        self._in_flight.counts[connection.server] -= 1
         connection.answer = None
         times = answer.times
         error = error or answer.error or ("" if times else "the answer has no token")
         keep = not error and answer.keep_alive and not connection.out
         if keep:
-            self._idle.append(connection)
+            self._idle[connection.server].append(connection)
         else:
             self._drop(connection)
         counted = answer.output_tokens is not None and answer.input_tokens is not None

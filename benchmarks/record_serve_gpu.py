@@ -1,0 +1,144 @@
+"""What serve_gpu/run.py measured on a GPU, as one record: each model's search against every configuration of the same run.
+
+    python benchmarks/record_serve_gpu.py results.jsonl... [--out benchmarks/results/serve-gpu.json]
+
+A configuration is worth its requests a second (of a language model: output tokens) per dollar within the limits, 0 where
+it breaks one or does not run. What the search chose is judged by the exhaustive measurement, not by its own trials.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pages
+
+RESULT = pages.ROOT / "benchmarks" / "results" / "serve-gpu.json"
+PAGE = pages.ROOT / "docs" / "serve-gpu.md"
+
+Row = dict[str, Any]
+
+
+def main() -> None:
+    """Write the record and the page's tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("files", nargs="+", type=Path)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    given = parser.parse_args()
+    rows = [json.loads(line) for file in given.files for line in file.read_text().splitlines()]
+    given.out.write_text(json.dumps(recorded(rows), indent=1) + "\n")
+
+
+def recorded(rows: Iterable[Row]) -> Row:
+    """The record of all runs: the machine, and each model with its configurations, trials and choice."""
+    runs = [row for row in rows if row["kind"] == "run" and row["result"]]
+    about = [row for row in rows if row["kind"] == "about"]
+    names = dict.fromkeys(row["name"] for row in runs)
+    return {"about": about, "models": {name: _model([row for row in runs if row["name"] == name]) for name in names}}
+
+
+def _model(runs: list[Row]) -> Row:
+    whole: dict[str, Row] = {}
+    for row in runs:
+        if row["role"] == "exhaustive":
+            whole |= {_key(trial["config"]): _trial(trial) for trial in row["result"]["trials"]}
+    best = max((each["per_dollar"] for each in whole.values()), default=0.0)
+    searches = []
+    for row in runs:
+        if row["role"] != "search":
+            continue
+        result = row["result"]
+        trials = [_trial(trial) for trial in result["trials"]]
+        after = []
+        for count in range(1, len(trials) + 1):
+            chosen = max(trials[:count], key=lambda each: each["per_dollar"])
+            after.append(_share(whole, chosen["config"], best))
+        choice = result["choice"]
+        searches.append(
+            {
+                "strategy": result["strategy"],
+                "trials": trials,
+                "of_best_after_trials": after,
+                "choice": choice and choice["config"],
+                "of_best": _share(whole, choice["config"], best) if choice else 0.0,
+                "verified_seconds": choice and choice["verified_seconds"],
+                "promised_per_second": choice and choice["requests_per_second"],
+                "verified_load": choice and choice["load"],
+                "status": result["status"],
+                "receipt": result["receipt"],
+            }
+        )
+    goal, load = next(((row["job"]["goal"], row["job"]["load"]) for row in runs), ({}, {}))
+    return {
+        "goal": goal,
+        "load": load,
+        "best_per_dollar": best,
+        "configurations": list(whole.values()),
+        "searches": searches,
+    }
+
+
+def _share(whole: dict[str, Row], config: Row, best: float) -> float | None:
+    """The configuration's worth / the best's, by the exhaustive measurement; None where that lacks it."""
+    found = whole.get(_key(config))
+    return None if found is None or not best else round(found["per_dollar"] / best, 4)
+
+
+def _key(config: Row) -> str:
+    return json.dumps(config, sort_keys=True)
+
+
+def _trial(trial: Row) -> Row:
+    measured = trial["measured"]
+    row = {"config": trial["config"], "usd_per_hour": trial["usd_per_hour"], "seconds": round(trial["seconds"], 2)}
+    if measured is None:
+        return {**row, "failure": trial["failure"], "per_second": 0.0, "per_dollar": 0.0}
+    load = measured["load"]
+    tokens = load["tokens"]
+    per_second = tokens["output_tokens_per_second"] if tokens else measured["requests_per_second"]
+    kept = measured["meets_goal"]
+    return {
+        **row,
+        "failure": None,
+        "per_second": round(per_second, 3),
+        "meets_goal": kept,
+        "per_dollar": round(per_second * 3600 / trial["usd_per_hour"], 1) if kept else 0.0,
+        "p99_ms": round(load["p99_seconds"] * 1000, 2),
+        "ttft_p95_ms": round(tokens["ttft_seconds"][1] * 1000, 1) if tokens else None,
+        "tpot_p95_ms": round(tokens["tpot_seconds"][1] * 1000, 2) if tokens else None,
+        "in_flight": round(tokens["concurrency"], 1) if tokens else None,
+        "startup_seconds": round(measured["startup_seconds"], 2),
+        "gpu_memory_gib": load.get("gpu_memory_gib"),
+        "saturated": load["saturated"],
+    }
+
+
+def parts(record: Row | None = None) -> pages.Parts:
+    """The tables of the page."""
+    found = record or json.loads(RESULT.read_text())
+    return {PAGE: {"h200": _table(found)}}
+
+
+def _table(record: Row) -> str:
+    lines = [
+        "| model | configurations | kept the limits | choice of the search | of the best | verified |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, model in record["models"].items():
+        kept = sum(each["per_dollar"] > 0 for each in model["configurations"])
+        for search in model["searches"]:
+            share = search["of_best"]
+            held = search["verified_seconds"]
+            choice = ", ".join(f"{knob} {value}" for knob, value in (search["choice"] or {}).items()) or "none"
+            lines.append(
+                f"| {name} | {len(model['configurations'])} | {kept} | {choice} |"
+                f" {'not measured' if share is None else f'{share:.0%}'} | {f'{held:.0f} s' if held else 'no'} |"
+            )
+    about = record["about"][-1] if record["about"] else {}
+    said = f"{about.get('gpu', '')}; PyTorch {about.get('torch')}, transformers {about.get('transformers')}, {about.get('date', '')[:10]}."
+    return "\n".join([said, "", *lines])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Servers on leased nodes: each configuration is an instance type, the server's settings, and how many nodes it has.
+
+Nodes are leased as those of a training are (clouds/node_lease.py): by an engine, with an agent on each, which ends the
+server when its time is over or mlcd is gone. Every node runs one server, and the load is shared among them.
+"""
+
+import re
+import threading
+from collections.abc import Iterator
+from types import TracebackType
+
+from mlcd.clouds.local import usable_cpus
+from mlcd.clouds.node_lease import NodeLease, free_ports
+from mlcd.clouds.nodes import Closable, MeasuresMemory, NodeEngine, Nodes, NodesState
+from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
+from mlcd.clouds.serving.local import NodeProgram, ServersHere, is_ready
+from mlcd.clouds.serving.provider import Endpoint
+from mlcd.clouds.workspace import Workspace
+from mlcd.errors import ProviderError
+from mlcd.home import private_folder, write_private
+from mlcd.home.envs import forget_in_lease
+from mlcd.platforms.agent import Job
+from mlcd.platforms.registry import SERVER
+from mlcd.space import Config
+from mlcd.trial.trial import FailureKind
+from mlcd.untrusted import Malformed, delete_tree, last_line, read_bytes
+
+POLL_SECONDS = 0.2
+ENDED_SECONDS = 3.0
+"""How long an agent may take to report that its server ended."""
+_ADDRESS = re.compile(rb"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
+_ADDRESS_BYTES = 254
+
+
+class NodeServing:
+    """A cloud of servers on an engine's nodes, which share this machine's files.
+
+    program     says how a configuration's server is started
+    is_here     whether the nodes are parts of this machine, so that servers and load generator share its processors
+    """
+
+    simulated = False
+
+    def __init__(self, engine: NodeEngine, program: ServersHere, *, noise: float, is_here: bool) -> None:
+        self.engine, self.program, self.noise, self.is_here = engine, program, noise, is_here
+        self.home = program.home
+
+    @property
+    def name(self) -> str:
+        """The engine's."""
+        return self.engine.name
+
+    @property
+    def outlives_mlcd(self) -> bool:
+        """Whether nodes go on without mlcd until their time is over; the engine says so."""
+        return getattr(self.engine, "outlives_mlcd", False) is True
+
+    def lease(self, order: Order) -> "NodeServers":
+        """Starts nothing until the lease is entered. Raises ProviderError."""
+        return NodeServers(self, order)
+
+    def close(self) -> None:
+        """Close what the engine keeps between leases."""
+        if isinstance(self.engine, Closable):
+            self.engine.close()
+
+
+class NodeServers(NodeLease):
+    """The servers of one lease, one on each node.
+
+    While they run, a thread looks after the nodes: it keeps the engine's heartbeat going during a load test, and sees
+    when a server ends and how much memory the servers take.
+    """
+
+    def __init__(self, cloud: NodeServing, order: Order) -> None:
+        super().__init__(cloud.engine, order, Workspace(cloud.home, order.run_id or "serve"))
+        self.cloud = cloud
+        self._program: NodeProgram | None = None
+        self._port = 0
+        self._endpoint: Endpoint | None = None
+        self._ready: dict[int, str] = {}
+        """Nodes whose server answers -> its address."""
+        self._peak_gib = 0.0
+        self._failure: LeaseFailed | ProviderError | None = None
+        self._failed_now, self._over = threading.Event(), threading.Event()
+        self._watcher: threading.Thread | None = None
+
+    def __enter__(self) -> "NodeServers":
+        super().__enter__()
+        self._watcher = threading.Thread(target=self._watch, args=(self.nodes,), daemon=True)
+        self._watcher.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.release()
+
+    @property
+    def endpoint(self) -> Endpoint:
+        """See ServerLease."""
+        if self._endpoint is None:
+            raise RuntimeError("the servers are not ready")
+        return self._endpoint
+
+    def progress(self) -> Iterator[JobProgress]:
+        """Yields every POLL_SECONDS until the server on every node is ready."""
+        while self._endpoint is None:
+            self.check()
+            self._ask()
+            yield JobProgress(self.elapsed_seconds, 0.0)
+            self._over.wait(POLL_SECONDS)
+
+    def finish(self, at: JobProgress) -> Settled:  # noqa: ARG002 - a server has nothing to save
+        """End the servers and give the nodes back."""
+        self.release()
+        return Settled(seconds=self.elapsed_seconds)
+
+    def check(self) -> None:
+        """See ServerLease: also raises what the engine could not do.
+
+        A server that no longer answers may have ended just now: then wait for what its agent says.
+        """
+        if self._program is not None and self._endpoint is not None and self._failure is None:
+            ready = self._program.ready
+            if not all(is_ready(address + ready) for address in self._endpoint.addresses):
+                self._failed_now.wait(ENDED_SECONDS)
+        if self._failure is not None:
+            raise self._failure
+
+    def memory_gib(self) -> float | None:
+        """See ServerLease: of the node that has used most; None where the engine cannot measure it."""
+        return self._peak_gib or None
+
+    def release(self) -> None:
+        """End every server and give the nodes back. Raises ProviderError naming what cannot be ended."""
+        self._over.set()
+        if self._watcher is not None:
+            self._watcher.join()
+        nodes, self.nodes = self.nodes, None
+        try:
+            if nodes is not None:
+                nodes.release()
+        finally:
+            forget_in_lease(self.folder)
+            delete_tree(self.folder / "workdir", below=self.cloud.home)
+
+    # ---- inside
+
+    def _prepare_folder(self) -> None:
+        config = self.order.config
+        settings = tuple((name, value) for name, value in config.values if name not in ("instance", "nodes"))
+        self._program, self._port = self.cloud.program.on_node(Config(settings)), free_ports()
+        private_folder(self.folder / "workdir")
+        for rank in range(config.nodes):
+            (self.folder / f"node-{rank}").mkdir()
+        job = Job(
+            lease_id=self.lease_id,
+            run=self._program.run,
+            envs=dict(self._program.env),
+            platform=SERVER,
+            instance=config.instance,
+            port=self._port,
+            seconds=self.order.seconds if self.order.seconds < float("inf") else None,
+        )
+        write_private(self.folder / "job.json", job.to_json())
+
+    def _watch(self, nodes: Nodes) -> None:
+        """Look after the nodes until the lease is over or a server has ended."""
+        while not self._over.wait(POLL_SECONDS):
+            try:
+                state = self._state_of(nodes)
+                self._check_exits(nodes)
+                if state is NodesState.ENDED or self._exits():
+                    raise self._failed(FailureKind.ERROR, self._ended_text())
+                if isinstance(nodes, MeasuresMemory):
+                    self._peak_gib = max(self._peak_gib, nodes.memory_gib())
+            except (LeaseFailed, ProviderError) as failure:
+                self._failure = failure
+            except (Malformed, OSError) as error:
+                self._failure = self._failed(FailureKind.ERROR, str(error))
+            if self._failure is not None:
+                self._failed_now.set()
+                return
+
+    def _ended_text(self) -> str:
+        """Why a server that ended with success is a failure all the same."""
+        rank = min(self._exits(), default=0)
+        last = last_line(self.folder / f"node-{rank}" / "log.txt")
+        return f"the server of node {rank} ended by itself{': ' + last if last else ''}"
+
+    def _ask(self) -> None:
+        """Ask the servers that were not ready yet whether they are."""
+        program, count = self._program, self.order.config.nodes
+        assert program is not None  # noqa: S101 - the lease was entered
+        for rank in range(count):
+            if rank in self._ready:
+                continue
+            host = self._address(rank)
+            if host is None:
+                return
+            address = f"http://{host}:{self._port + rank}"
+            if not is_ready(address + program.ready):
+                return
+            self._ready[rank] = address
+        addresses = [self._ready[rank] for rank in range(count)]
+        self._endpoint = Endpoint(
+            address=addresses[0],
+            further=tuple(addresses[1:]),
+            model=program.model,
+            client_cpus=usable_cpus(),
+            shares_cpus=self.cloud.is_here,
+        )
+
+    def _address(self, rank: int) -> str | None:
+        """Where node `rank` is reached; None before its agent runs. Raises LeaseFailed for what is no address."""
+        file = self.folder / f"node-{rank}" / "address"
+        try:
+            text = read_bytes(file, most_bytes=_ADDRESS_BYTES, below=self.cloud.home).strip()
+        except FileNotFoundError:
+            return None
+        except (OSError, Malformed) as error:
+            raise self._failed(FailureKind.ERROR, str(error)) from error
+        if not text:
+            return None  # it is being written
+        if not _ADDRESS.fullmatch(text):
+            raise self._failed(FailureKind.ERROR, f"{file}: is not an address")
+        return text.decode()
+
+    def _failed(self, kind: FailureKind, message: str, *, billed: bool = True) -> LeaseFailed:
+        return LeaseFailed(kind, message, seconds=self.elapsed_seconds, billed=billed)

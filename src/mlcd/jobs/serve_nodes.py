@@ -1,0 +1,136 @@
+"""Serving on leased nodes: the types, settings and numbers of servers to choose from, their prices, and the cloud."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from mlcd.catalog import Instance
+from mlcd.clouds.nodes import NodeEngine
+from mlcd.clouds.serving.local import ServersHere
+from mlcd.clouds.serving.on_nodes import NodeServing
+from mlcd.errors import nearest
+from mlcd.goal import Objective
+from mlcd.jobs.choice import check_size
+from mlcd.jobs.real import NOMINAL_PRICE_CLOUDS, engine_for, type_price, types_with_counts
+from mlcd.problem import TrialPolicy
+from mlcd.space import Config, Knob, Space, Value
+from mlcd.spec.serve import ServeSpec
+from mlcd.spec.serving import GPU_SHARE
+from mlcd.units import Usd
+
+ON_NODES = ("minicloud", "slurm")
+"""Where servers can run on leased nodes: mlcd reaches the nodes, and they share the files of its machine."""
+WHERE = ("local", *ON_NODES)
+MOST_SERVING_CONFIGURATIONS = 5000
+"""Strategies for serving keep the covariance of all pairs of configurations: 200 MB of this many."""
+NODE_TRIAL = TrialPolicy(
+    seconds=30.0, extra_seconds_per_3_nodes=0.0, extension=0.5, watchdog_seconds=60.0, precision=0.15
+)
+"""As on `local`, and time for a node that has an eighth of a processor to start mlcd's server: about 10 s."""
+NODE_START_STOP_SECONDS = 120.0
+"""Time in a verification to lease the nodes, start the servers and give the nodes back."""
+_GIVEN = ("instance", "nodes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leasable:
+    """The nodes that a job may lease.
+
+    counts  how many nodes of each type
+    """
+
+    kind: str
+    engine: NodeEngine
+    instances: tuple[Instance, ...]
+    counts: Mapping[str, tuple[int, ...]]
+    notes: tuple[str, ...]
+
+    @property
+    def has_choice(self) -> bool:
+        """Whether the number of nodes can be chosen."""
+        return any(len(counts) > 1 for counts in self.counts.values())
+
+    @property
+    def is_here(self) -> bool:
+        """Whether they are parts of this machine; their prices are nominal."""
+        return self.kind in NOMINAL_PRICE_CLOUDS
+
+    def cloud(self, program: ServersHere, *, noise: float | None) -> NodeServing:
+        """The servers of `program` on these nodes; `noise` None: what the engine states."""
+        known = self.engine.noise if noise is None else noise
+        return NodeServing(self.engine, program, noise=known, is_here=self.is_here)
+
+
+def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
+    """The nodes of the job's infra; None for `local`. Raises SpecError, ProviderError; starts nothing."""
+    infra = spec.resources.infra
+    kind, _, rest = infra.partition("/")
+    if infra == "local":
+        return None
+    if kind not in ON_NODES or rest:
+        raise spec.error(
+            "resources.infra",
+            "mlcd serves no models there in this version",
+            value=infra,
+            allowed=", ".join(WHERE),
+            nearest=nearest(infra.lower(), WHERE),
+        )
+    for name in _GIVEN:
+        if name in spec.declared_knobs:
+            raise spec.error(f"knobs.{name}", "is chosen by mlcd on leased nodes; give the knob another name")
+    if GPU_SHARE in spec.declared_knobs:
+        raise spec.error(f"knobs.{GPU_SHARE}", "a server has all of its leased node", allowed=f"no {GPU_SHARE}")
+    engine = engine_for(kind, rest, home, spec)
+    replicas, goal = spec.resources.replicas, spec.goal
+    notes: tuple[str, ...] = ()
+    has_rate = goal.rate is not None or (bool(spec.load.trace) and "goal.minimize" in spec.places)
+    if len(replicas) > 1 and not has_rate and goal.minimize is Objective.COST and not spec.search.every_replica:
+        notes = (f"without goal.rate, requests per dollar do not depend on the replicas: {replicas[0]} is used",)
+        replicas = replicas[:1]
+    instances, counts, more = types_with_counts(spec, engine, lambda _: replicas, field="resources.replicas")
+    return Leasable(kind=kind, engine=engine, instances=instances, counts=counts, notes=(*notes, *more))
+
+
+def node_space(
+    spec: ServeSpec,
+    nodes: Leasable,
+    settings: Sequence[Knob],
+    fitting: Callable[[Instance], Sequence[Sequence[Value]]],
+) -> tuple[Space, tuple[Usd, ...]]:
+    """Every type with each fitting combination of settings and each number of nodes; the prices. Raises SpecError.
+
+    settings  the server's knobs
+    fitting   values of those knobs, in their order, that a node of a type has room for
+    """
+    options = {instance.name: [tuple(values) for values in fitting(instance)] for instance in nodes.instances}
+    size = sum(len(options[name]) * len(nodes.counts[name]) for name in options)
+    narrow = "knobs, resources.instance_type or resources.replicas"
+    check_size(spec, "knobs", size, narrow=narrow, most=MOST_SERVING_CONFIGURATIONS)
+    names = ("instance", "nodes", *(knob.name for knob in settings))
+    configs = tuple(
+        Config(tuple(zip(names, (name, count, *values), strict=True)))
+        for name, found in options.items()
+        for values in found
+        for count in nodes.counts[name]
+    )
+    instances = {i.name: i for i in nodes.instances if options[i.name]}
+    used = {name: {config[name] for config in configs} for name in names}
+    knobs = (
+        Knob(
+            name="instance",
+            values=tuple(instances),
+            features={name: i.features for name, i in instances.items()},
+            kinds={name: i.accelerator or "cpu" for name, i in instances.items()},
+        ),
+        Knob(name="nodes", values=tuple(sorted({config.nodes for config in configs}))),
+        *(
+            Knob(
+                name=knob.name,
+                values=tuple(value for value in knob.values if value in used[knob.name]),
+                features=knob.features,
+            )
+            for knob in settings
+        ),
+    )
+    prices = {name: type_price(spec, i) for name, i in instances.items()}
+    return Space(knobs, configs), tuple(prices[config.instance] * config.nodes for config in configs)

@@ -1,0 +1,110 @@
+"""How many servers: load tests of one node, a choice of several, and its verification with all of them."""
+
+import pytest
+from tests.replica_world import BATCHES, SLO, MadeUpServers, nodes_problem, run_of
+
+from mlcd.goal import Goal, Objective
+from mlcd.report.serving import serving_verdict
+from mlcd.run.step import Role
+from mlcd.space import Config
+from mlcd.trial.outcome import Status
+from mlcd.trial.replicas import SCALING_ERROR, at_nodes, best_forms, with_replicas
+from mlcd.trial.trial import FailureKind, History, Measurement
+
+TYPES = {"small": 1.0, "large": 1.8}
+RATES = {"small": 10.0, "large": 40.0}
+COUNTS = (1, 2, 3)
+
+
+def rate(config: Config) -> float:
+    return RATES[config.instance] * BATCHES[int(config["batch"])]
+
+
+def config(instance: str, nodes: int, batch: int) -> Config:
+    return Config.of({"instance": instance, "nodes": nodes, "batch": batch})
+
+
+def goal(**limits: object) -> Goal:
+    return Goal(minimize=Objective.COST, slo=SLO, **limits)  # type: ignore[arg-type]
+
+
+def test_the_fewest_nodes_are_tried_and_the_chosen_number_is_verified() -> None:
+    servers = MadeUpServers(rate)
+    run = run_of(nodes_problem(TYPES, COUNTS, goal(rate=200.0)), servers, "exhaustive")
+    trials = [each for role, each in servers.performed if role is Role.TRIAL]
+    assert {each.nodes for each in trials} == {1}
+    assert len(trials) == len(set(trials)) == 4
+    # 3 x large, batch 1 hold 120; 2 x large, batch 8 hold 240 for $3.60; 3 x small hold 90.
+    assert servers.performed[len(trials) :] == [(Role.VERIFICATION, config("large", 2, 8))]
+    choice = run.serve_findings.choice
+    assert choice is not None
+    assert choice.config == config("large", 2, 8)
+    assert choice.measured_requests_per_second == pytest.approx(240.0)
+    assert choice.usd_per_million.dollars == pytest.approx(3.6 / 3600 * 1e6 / 200)
+    text = serving_verdict(run)
+    assert "Serve with: 2 x large, batch=8" in text
+    assert "held 90.0 of 200 requests/s" in text  # 3 x small, the most that it could be
+    assert "not tried" not in text
+
+
+def test_a_number_that_does_not_hold_the_rate_is_followed_by_the_next() -> None:
+    servers = MadeUpServers(rate, add_up=lambda nodes: 1.0 if nodes == 1 else 0.8)
+    run = run_of(nodes_problem(TYPES, COUNTS, goal(rate=200.0)), servers, "exhaustive")
+    verified = [each for role, each in servers.performed if role is Role.VERIFICATION]
+    assert verified == [config("large", 2, 8), config("large", 3, 8)]  # 192, then 288 requests/s
+    assert run.status is Status.DONE
+    assert run.serve_findings.choice is not None
+    assert run.serve_findings.choice.config == config("large", 3, 8)
+
+
+def test_the_highest_rate_takes_all_nodes() -> None:
+    servers = MadeUpServers(rate)
+    run_of(nodes_problem(TYPES, COUNTS, Goal(minimize=Objective.TIME, slo=SLO)), servers, "exhaustive")
+    assert {each.nodes for role, each in servers.performed if role is Role.TRIAL} == {1}
+    assert servers.performed[-1] == (Role.VERIFICATION, config("large", 3, 8))
+
+
+def test_a_failure_excludes_its_settings_for_every_number() -> None:
+    servers = MadeUpServers(rate, fails=lambda _number: FailureKind.ERROR)
+    run = run_of(nodes_problem(TYPES, COUNTS, goal(rate=200.0)), servers, "exhaustive")
+    assert run.status is Status.ALL_FAILED
+    assert [each.nodes for _, each in servers.performed] == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["heterbo", "random", "auto"])
+def test_any_strategy_searches_one_node(name: str) -> None:
+    servers = MadeUpServers(rate)
+    run = run_of(nodes_problem(TYPES, COUNTS, goal(rate=200.0), max_trials=4), servers, name)
+    trials = [each for role, each in servers.performed if role is Role.TRIAL]
+    assert {each.nodes for each in trials} == {1}
+    assert len(set(trials)) == len(trials) <= 4
+    assert run.status in (Status.DONE, Status.NOTHING_FITS)
+
+
+def measured(of: Config) -> Measurement:
+    servers = MadeUpServers(rate)
+    problem = nodes_problem(TYPES, COUNTS, goal())
+    run = run_of(nodes_problem(TYPES, COUNTS, goal(), scales_out=False), servers, "exhaustive")
+    assert problem.space.configs == run.problem.space.configs
+    return next(trial for trial in run.history.measured if trial.config == of)
+
+
+def test_what_a_load_test_says_of_more_nodes() -> None:
+    one = measured(config("small", 1, 8))
+    three = at_nodes(one, config("small", 3, 8))
+    assert three.samples_per_second == pytest.approx(3 * one.samples_per_second)
+    assert three.relative_error > max(one.relative_error, SCALING_ERROR)
+    assert three.usd.micros == 0  # nobody paid for it
+    assert at_nodes(one, one.config) is one
+
+
+def test_a_measurement_is_not_replaced_by_what_follows_from_another() -> None:
+    problem = nodes_problem(TYPES, COUNTS, goal(rate=20.0))
+    one, two = measured(config("small", 1, 8)), measured(config("small", 2, 8))
+    found = {trial.config: trial for trial in with_replicas(problem, History((one, two))).measured}
+    assert found[one.config] is one
+    assert found[two.config] is two
+    assert set(found) == {config("small", n, 8) for n in COUNTS}
+    assert with_replicas(nodes_problem(TYPES, COUNTS, goal(), scales_out=False), History((one,))) == History((one,))
+    (form,) = best_forms(problem, History((one,)))
+    assert form.config.nodes == 1  # 30 requests/s: one does
