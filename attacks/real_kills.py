@@ -204,7 +204,11 @@ def _recover(case: Case, toy: Toy, texts: list[str]) -> list[tuple[Kind, str]]:
     for command in order:
         if command == "down":
             done = toy.run("down", "--on", case.cloud, "-y", "-o", "json")
-            data = json.loads((toy.folder / "out.txt").read_text())
+            try:
+                data = json.loads((toy.folder / "out.txt").read_text())
+            except ValueError:
+                wrong.append((Kind.WRONG, f"`mlcd down` ended with {done.process.returncode}: {done.said[-300:]}"))
+                continue
             listed |= {row["pid"] for row in data["unproved"]}
             expected = {1} if data["unproved"] else {0}
             if _daemons(case) and not set(_daemons(case)) & listed:

@@ -432,6 +432,7 @@ BAD: dict[str, Bad] = {
     "unknown global option": Bad(("--verbsion",), 2, ("--verbsion", "did you mean '--version'")),
     "missing argument": Bad(("train",), 2, ("missing argument", "`mlcd train --help`")),
     "extra argument": Bad(("show", "a", "all"), 2, ("unexpected extra argument", "all")),
+    "a job file where a run is meant": Bad(("resume", "job.yaml"), 2, ("no run 'job.yaml'", "name of a job file")),
     "unknown subcommand": Bad(("runs", "all"), 2, ("no such command", "all", "mlcd runs --help")),
     "option without value": Bad(("train", "job.yaml", "--budget"), 2, ("--budget", "requires an argument")),
     "unknown output": Bad(("runs", "-o", "xml"), 2, ("'xml'", "json")),

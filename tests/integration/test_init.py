@@ -180,6 +180,7 @@ def test_a_library_that_is_missing_is_named(mlcd: Mlcd, folder: Path, monkeypatc
     [
         (("-t", "pytorc"), "--template: unknown template (got 'pytorc'); allowed: simulated"),
         (("-t", "pytorc"), "did you mean 'pytorch'?"),
+        (("-t", "hf"), "did you mean 'huggingface'?"),
         (("-t", "serve", "--edit"), "--edit: the template serve runs no script"),
         (("--edit",), "--edit: the template simulated runs no script"),
         (("--script", "nothing.py"), "nothing.py"),
@@ -245,6 +246,10 @@ def test_a_job_is_called_by_its_file_its_script_or_its_folder(
     Path(script).write_text(PLAIN)
     mlcd("init", file, "-t", "pytorch")
     assert read_train(file).name.lower() == name
+
+
+def test_a_template_may_be_written_in_capitals(mlcd: Mlcd, folder: Path) -> None:
+    assert mlcd.json("init", "-t", "vLLM")["template"] == "vllm"
 
 
 def test_every_template_is_in_the_docs() -> None:

@@ -75,7 +75,8 @@ def serve(  # noqa: PLR0917 - click passes options by name
     """Compare strategies on held-out models after a few trials.
 
     Accuracy: requests per dollar of the choice / those of the best configuration; 0 if the choice breaks the latency
-    limit. Without --sim, --cpu and --tables, the models are those measured for mlcd on an H200.
+    limit. Cost regret: what the choice costs more than the best, at the median. Without --sim, --cpu and --tables, the
+    models are those measured for mlcd on an H200.
     """
     from mlcd.bench.serve.beds import beds
     from mlcd.bench.serve.score import ServeComparison, applicable, as_json, compare, summarise
@@ -142,12 +143,13 @@ def _numbers(option: str, text: str, *, whole: bool = False, form: str = "10,30"
 
 
 def _summary_table(summaries: "list[ServeSummary]") -> str:
-    head = ["strategy", "limit", "trials", "runs", "accuracy", "95% interval", "least", "trials to 95%", "to 99%"]
-    rows = [[*head, "search"]]
+    head = ["strategy", "limit", "trials", "runs", "accuracy", "95% interval", "least", "median", "cost regret"]
+    rows = [[*head, "trials to 95%", "to 99%", "search"]]
     for s in summaries:
         interval = f"{s.interval[0]:.3f}..{s.interval[1]:.3f}"
         reached = [f"{s.mean_trials_to_95:.1f}", f"{s.mean_trials_to_99:.1f}"]
-        accuracy = [f"{s.mean_accuracy:.3f}", interval, f"{s.least_accuracy:.3f}"]
+        regret = "broken" if s.median_regret is None else f"{s.median_regret:.0%}"
+        accuracy = [f"{s.mean_accuracy:.3f}", interval, f"{s.least_accuracy:.3f}", f"{s.median_accuracy:.3f}", regret]
         limit, money = f"{s.slo_ms:g} ms", f"${s.search_usd:.3f}"
         rows.append([s.strategy, limit, str(s.trials), str(s.runs), *accuracy, *reached, money])
-    return table(rows, "<>>>>>>>>>")
+    return table(rows, "<>>>>>>>>>>>")

@@ -23,6 +23,25 @@ DIFF_CHARACTERS = 100_000
 OF_SCRIPTS = ("pytorch", "huggingface", "lightning", "tensorflow", "aws", "slurm", "kubernetes")
 """Templates of jobs that run a script of the user."""
 
+MEANT_TEMPLATES = {
+    "hf": "huggingface",
+    "hugging-face": "huggingface",
+    "trainer": "huggingface",
+    "torch": "pytorch",
+    "pl": "lightning",
+    "tf": "tensorflow",
+    "keras": "tensorflow",
+    "k8s": "kubernetes",
+    "gcp": "aws",
+    "azure": "aws",
+    "onnx": "serve",
+    "llm": "vllm",
+    "llama.cpp": "llamacpp",
+    "lambda": "serverless",
+    "sim": "simulated",
+}
+"""Other words for a template."""
+
 
 @click.command(
     epilog=examples(
@@ -102,8 +121,10 @@ def _checked(kind: str | None, *, script: Path | None, edit: bool) -> str:
 
         return read_script(script).framework.value
     kind = "simulated" if kind is None else kind
+    if kind.lower() in TEMPLATES:
+        kind = kind.lower()
     if kind not in TEMPLATES:
-        near = nearest(kind.lower(), tuple(TEMPLATES))
+        near = MEANT_TEMPLATES.get(kind.lower()) or nearest(kind.lower(), tuple(TEMPLATES))
         hint = f"; did you mean {near!r}?" if near else ""
         raise BadInput(f"--template: unknown template (got {kind!r}); allowed: {', '.join(TEMPLATES)}{hint}")
     for option, is_given in (("--script", script is not None), ("--edit", edit)):

@@ -19,10 +19,10 @@ REQUESTS_PER_MILLION = 1e6
 
 def serve_findings(run: SearchRun) -> ServeFindings:
     """All that reports say of a served model beyond its steps and verdict."""
-    choice = chosen(run)
     goal = run.problem.goal
     scaled = [trial for trial in best_forms(run.problem, run.history) if run.problem.scales_out and trial.meets(goal)]
     met = {settings_of(trial.config) for trial in scaled}
+    choice = chosen(run)
     return ServeFindings(
         receipt=receipt(run, run.problem),
         choice=choice,

@@ -15,6 +15,7 @@ from mlcd.jobs.real import NOMINAL_PRICE_CLOUDS, engine_for, type_price, types_w
 from mlcd.problem import TrialPolicy
 from mlcd.space import Config, Knob, Space, Value
 from mlcd.spec.serve import ServeSpec
+from mlcd.spec.serving import GPU_SHARE
 from mlcd.units import Usd
 
 ON_NODES = ("minicloud", "slurm")
@@ -77,10 +78,13 @@ def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
     for name in _GIVEN:
         if name in spec.declared_knobs:
             raise spec.error(f"knobs.{name}", "is chosen by mlcd on leased nodes; give the knob another name")
+    if GPU_SHARE in spec.declared_knobs:
+        raise spec.error(f"knobs.{GPU_SHARE}", "a server has all of its leased node", allowed=f"no {GPU_SHARE}")
     engine = engine_for(kind, rest, home, spec)
     replicas, goal = spec.resources.replicas, spec.goal
     notes: tuple[str, ...] = ()
-    if len(replicas) > 1 and goal.rate is None and goal.minimize is Objective.COST and not spec.search.every_replica:
+    has_rate = goal.rate is not None or (bool(spec.load.trace) and "goal.minimize" in spec.places)
+    if len(replicas) > 1 and not has_rate and goal.minimize is Objective.COST and not spec.search.every_replica:
         notes = (f"without goal.rate, requests per dollar do not depend on the replicas: {replicas[0]} is used",)
         replicas = replicas[:1]
     instances, counts, more = types_with_counts(spec, engine, lambda _: replicas, field="resources.replicas")

@@ -22,7 +22,7 @@ def _progress(stream: TextIO, problem: Problem, _: str) -> ServingProgress:
 
 
 def _pictures(run: SearchRun) -> tuple[str, ...]:
-    paces = (TOKENS_PICTURE, RATES_PICTURE) if has_paces(run) else ()
+    paces = tuple(kind for kind in (TOKENS_PICTURE, RATES_PICTURE) if has_paces(run, kind))
     found = run.findings.serve if run.findings is not None else None
     return PICTURE, *paces, *((DAY_PICTURE,) if found is not None and found.day is not None else ())
 

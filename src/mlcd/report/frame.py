@@ -7,6 +7,7 @@ from mlcd.report.labels import Box, text_width
 from mlcd.report.origin import origin_word
 from mlcd.report.svg import SERIES, Drawing
 from mlcd.report.ticks import Scale, Tick
+from mlcd.report.wording import shortened
 from mlcd.run.run import SearchRun
 from mlcd.space import Config
 
@@ -64,7 +65,9 @@ def legend(drawing: Drawing, items: Sequence[tuple[str, str, int | str]], width:
     """Items (text, css, mark) in rows at the top; the y below them. A mark is a shape, `line`, `box` or `cross`."""
     left, right = 8.0, width - 8
     x, y = left, 16.0
-    for text, css, mark in items:
+    for whole, css, mark in items:
+        room = (right - left - 18) / text_width(whole, 12) if whole else 1.0
+        text = whole if room >= 1 else shortened(whole, max(8, int(len(whole) * room)))
         wide = 18 + text_width(text, 12) + 14
         if x > left and x + wide > right:
             x, y = left, y + 19

@@ -11,7 +11,7 @@ from mlcd.events import Event, Warned
 from mlcd.report.terminal import columns, is_live, is_plain, wants_colour
 from mlcd.report.text import WIDTH, Line, Style, rendered
 from mlcd.report.wording import short_seconds, shortened
-from mlcd.units import Usd
+from mlcd.units import Usd, speed_text
 from mlcd.untrusted import on_one_line
 
 if TYPE_CHECKING:
@@ -92,7 +92,10 @@ class Pace:
 
     def text(self, noun: str) -> str:
         """`14 trials/h`; empty until known."""
-        return "" if self.per_second is None else f"{self.per_second * 3600:,.3g} {noun}/h"
+        if self.per_second is None:
+            return ""
+        an_hour = self.per_second * 3600
+        return f"{speed_text(an_hour) if an_hour >= 1000 else f'{an_hour:.3g}'} {noun}/h"
 
 
 class _Lossy:

@@ -48,9 +48,9 @@ _PICTURES: Mapping[str, _Axes] = {
 }
 
 
-def has_paces(record: SearchRun) -> bool:
-    """Whether a load test of the run has paces to draw."""
-    return bool(_curves(record, _PICTURES[TOKENS_PICTURE]))
+def has_paces(record: SearchRun, kind: str = TOKENS_PICTURE) -> bool:
+    """Whether a load test of the run has paces to draw in this picture; older runs lack some of the figures."""
+    return bool(_curves(record, _PICTURES[kind]))
 
 
 def pace_picture(record: SearchRun, kind: str, width: float) -> str:
@@ -82,7 +82,7 @@ def pace_picture(record: SearchRun, kind: str, width: float) -> str:
     ]
     items.append(("a limit was broken", "hollow", 0))
     if limit is not None:
-        items.append((f"{limit.name} limit of {latency_text(limit.seconds)}", "limit", "line"))
+        items.append((f"{limit.name.replace('_', ' ')} limit of {latency_text(limit.seconds)}", "limit", "line"))
     top = legend(drawing, items, width) + 24
     points = [point for of in curves.values() for point in of]
     up = fitted_scale([shown.value(p) for p in points], height - 48, top, spread_for_log=50, floor=True)

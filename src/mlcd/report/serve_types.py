@@ -78,8 +78,8 @@ class ServeLoadJson:
     memory_gib: Annotated[Amount | None, "peak of the server"]
     saturated: Annotated[str, "why the load generator may have limited the rate; empty if it did not"]
     tokens: Annotated[ServeTokensJson | None, "of a language model; null for others"]
-    gpu_memory_gib: Annotated[Amount | None, "of the server when the test ended; null without a GPU of this machine"]
     generator_share: Annotated[Amount | None, "of one processor, used by the load generator; null if not measured"]
+    gpu_memory_gib: Annotated[Amount | None, "of the server when the test ended; null without a GPU of this machine"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

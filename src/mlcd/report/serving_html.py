@@ -71,7 +71,8 @@ def _figures(record: SearchRun) -> list[_Figure]:
             (TOKENS_PICTURE, "Tokens against the first token"),
             (RATES_PICTURE, "Rate against latency"),
         ):
-            found.append(figure(partial(pace_picture, record, kind), title, caption))
+            if has_paces(record, kind):
+                found.append(figure(partial(pace_picture, record, kind), title, caption))
     day = record.serve_findings.day
     if day is not None:
         found.append(figure(partial(day_picture, record, day), "Replicas by the hour", " ".join(day_lines(day))))

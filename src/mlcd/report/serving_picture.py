@@ -98,7 +98,7 @@ def serving_picture(record: SearchRun, width: float) -> str:
     verified = _verified(record, shown)
     curves = {name: at for at, name in enumerate(dict.fromkeys(point.curve for point in points))}
     limit = shown.limit_ms
-    named = f"{shown.short} limit of {limit:g} ms" if limit is not None else ""
+    named = f"{shown.short} limit of {latency_text(limit / 1000)}" if limit is not None else ""
     top = legend(drawing, _items(curves, front, verified, named), width) + 24
     plane, ticks = _plane([*points, *verified], limit, Box(0, top, width - 16, height - 48))
     across, up = plane.across, plane.up

@@ -192,11 +192,14 @@ def _table(table: Rows, width: int | None) -> Iterator["RenderableType"]:
     rooms = {gap: limit - table.indent - gap * (len(natural) - 1) for gap in (table.gap, _LEAST_GAP)}
     if sum(natural) <= rooms[_LEAST_GAP]:  # columns closer together are better than wrapped ones
         rooms = {_LEAST_GAP: rooms[_LEAST_GAP]}
-    for gap, room in rooms.items():
-        if widths := _squeezed(table, natural, room):
-            yield from _grid(replace(table, gap=gap), widths, limit)
-            return
-    yield from _blocks(table, limit)
+    fitting = [(gap, widths) for gap, room in rooms.items() if (widths := _squeezed(table, natural, room))]
+    if not fitting:
+        yield from _blocks(table, limit)
+        return
+    # Columns closer together are better than names that are wrapped, too.
+    whole = (each for each in fitting if each[1][:-1] == natural[:-1])
+    gap, widths = next(whole, fitting[0])
+    yield from _grid(replace(table, gap=gap), widths, limit)
 
 
 def _squeezed(table: Rows, natural: Sequence[int], room: int) -> list[int]:

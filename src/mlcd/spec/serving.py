@@ -38,7 +38,7 @@ MOST_REPLICAS = 100
 SERVER_STRATEGY = "heterbo"
 """The default for PyTorch's files and on nodes: nothing is known of other models there."""
 COMMAND_STRATEGY = "auto"
-"""The default for a server that is a command, on this machine."""
+"""The default for a server that is a command."""
 GPU_SHARE = "GPU_SHARE"
 """The knob of a server as a command that mlcd carries out itself: the command need not use it."""
 
@@ -396,13 +396,14 @@ def _checked(spec: ServeSpec) -> ServeSpec:
             problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
             raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
         spec = replace(spec, goal=replace(goal, rate=load.rate))
+    if "search.strategy" not in spec.places and (spec.server is not None or spec.resources.infra != LOCAL):
+        usual = SERVER_STRATEGY if spec.server is None else COMMAND_STRATEGY
+        spec = replace(spec, search=replace(spec.search, strategy=usual))
+    if spec.resources.infra == LOCAL:
+        _check_local(spec)
     if "goal.minimize" in spec.places and spec.goal.rate is None and not (load.trace or load.profile):
         form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
         raise spec.error("goal", "minimize: cost needs the rate to hold", allowed=form)
-    if spec.resources.infra == LOCAL:
-        _check_local(spec)
-    elif "search.strategy" not in spec.places:
-        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
     if spec.server is not None:
         return _checked_server(spec)
     if engine_of(Path(spec.model)) is Engine.PYTORCH and "search.strategy" not in spec.places:
@@ -425,8 +426,6 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
     """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
     server = spec.server
     assert server is not None  # noqa: S101 - the caller has looked
-    if spec.resources.infra == LOCAL and "search.strategy" not in spec.places:
-        spec = replace(spec, search=replace(spec.search, strategy=COMMAND_STRATEGY))
     if wrong := [value for value in spec.declared_knobs.get(GPU_SHARE, ()) if value not in range(1, 101)]:
         raise spec.error(f"knobs.{GPU_SHARE}", "is percent of a GPU", value=wrong[0], allowed="whole numbers up to 100")
     for name in (*(name for name in spec.declared_knobs if name != GPU_SHARE), "PORT"):

@@ -447,6 +447,8 @@ class Store:
             raise BadInput(f"{run_id!r} matches {len(matches)} runs: {shown}{more}; give more of the name")
         near = nearest(run_id, names)
         hint = f"; did you mean {near!r}?" if near else "; `mlcd runs` lists them"
+        if run_id.endswith((".yaml", ".yml")):
+            hint = ": it is the name of a job file, which starts a new run; `mlcd runs` lists the runs"
         raise BadInput(f"there is no run {run_id!r}{hint}")
 
     def _names(self) -> list[str]:

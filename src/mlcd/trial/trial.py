@@ -126,8 +126,8 @@ class Load:
     errors      requests that were answered with an error, or not at all
     saturated   why the load generator, not the server, may have limited the rate; "" if it did not
     tokens      of a language model's answers; None for other models
-    gpu_memory_gib  what the server took of its GPU's memory when the test ended; None without one, or where unknown
     generator_share  of one processor, used by the load generator itself; None if it was not measured
+    gpu_memory_gib  what the server took of its GPU's memory when the test ended; None without one, or where unknown
     """
 
     p50_seconds: float
@@ -138,8 +138,8 @@ class Load:
     memory_gib: float | None = None
     saturated: str = ""
     tokens: TokenLoad | None = None
-    gpu_memory_gib: float | None = None
     generator_share: float | None = None
+    gpu_memory_gib: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.p50_seconds <= self.p95_seconds <= self.p99_seconds < math.inf:

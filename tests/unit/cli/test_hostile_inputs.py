@@ -17,7 +17,8 @@ from mlcd.cli.output import print_json
 from mlcd.clouds.replay import load_workloads
 from mlcd.errors import BadInput, SpecError
 from mlcd.graphs import read_onnx
-from mlcd.jobs.serve_nodes import MOST_SERVING_CONFIGURATIONS, processor_counts
+from mlcd.jobs.serve_nodes import MOST_SERVING_CONFIGURATIONS
+from mlcd.jobs.serving_space import processor_counts
 from mlcd.report.terminal import LEAST_COLUMNS, MOST_COLUMNS, columns
 from mlcd.units import MOST_USD, Usd
 from mlcd.untrusted import Malformed, expanded, on_one_line, printable, read_named, whole_number

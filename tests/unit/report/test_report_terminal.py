@@ -117,6 +117,17 @@ def test_columns_come_closer_then_text_wraps_then_rows_become_blocks() -> None:
     assert blocks[1] == "  goal: budget   hours 6   runs 25   ratio 1.234"
 
 
+def test_columns_come_closer_before_names_are_wrapped() -> None:
+    """A table of trials on 80 columns: `6 x p4d.24xlarge` stays on its line."""
+    rows = [["Top 2", "samples/s", "time", "money", "why not"]]
+    rows += [
+        [f"  {n} x p4d.24xlarge", "9,140", "12 h 14 min", "$466.55", "takes 17% less time, but " * 3] for n in (6, 5)
+    ]
+    text = rendered([Rows(rows=rows, align="<>>><", is_wrapped=True)], width=80)
+    assert "  6 x p4d.24xlarge" in text
+    assert max(map(len, text.splitlines())) <= 80
+
+
 def test_what_is_aligned_to_the_right_is_never_broken() -> None:
     for width in range(20, 90):
         assert rendered([WORDY], width=width).count("12 h") == 1
@@ -209,6 +220,11 @@ def test_the_pace_does_not_count_the_start() -> None:
     assert pace.per_second == 0.0025
     assert pace.seconds_for(0.75) == 300.0
     assert pace.text("trials") == "9 trials/h"
+    quick = Pace()
+    quick.tell(0.0, 0.0)
+    quick.tell(1.0, 1.0)
+    quick.tell(2.0, 2.0)
+    assert quick.text("epochs") == "3,600 epochs/h"
 
 
 def test_a_terminal_is_left_as_it_was_whatever_happens() -> None:

@@ -8,11 +8,15 @@ import pytest
 from tests.report_kind_samples import SERVERLESS, SERVING, serverless_run, serving_run
 
 from mlcd.findings import shown
-from mlcd.goal import Goal, Objective
+from mlcd.goal import Goal, Objective, Slo
 from mlcd.kinds import kind_of
+from mlcd.report.frame import legend
+from mlcd.report.labels import text_width
 from mlcd.report.page import NARROW, WIDE
 from mlcd.report.serverless_picture import serverless_picture
 from mlcd.report.serving_picture import serving_picture
+from mlcd.report.svg import Drawing
+from mlcd.units import Usd
 
 
 def titles(svg: str) -> list[str]:
@@ -81,3 +85,17 @@ def test_wide_tables_stack_on_narrow_screens() -> None:
     page = kind_of(run.kind).html(run)
     assert page.count('<table class="stack"') >= 2
     assert 'data-l="requests/s"' in page
+
+
+def test_a_legend_stays_inside_a_narrow_picture() -> None:
+    drawing = Drawing(key="k", width=340, height=100, title="t", description="d")
+    legend(drawing, [("chosen: DTYPE=float32, BATCHING=--continuous-batching --cb-max 2048", "mark", 0)], 340)
+    text = re.search(r">(chosen: [^<]*)<", drawing.render())
+    assert text
+    assert "…" in text[1]
+    assert 18 + text_width(text[1], 12) <= 340 - 8
+
+
+def test_a_limit_of_seconds_is_not_in_milliseconds() -> None:
+    slow = serving_run(Goal(minimize=Objective.COST, slo=Slo(seconds=5.0), budget=Usd.of(1)))
+    assert "p99 limit of 5 s" in serving_picture(shown(slow), 720)

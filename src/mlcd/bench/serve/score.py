@@ -62,6 +62,7 @@ class ServeSummary:
 
     deviation       standard deviation of accuracy over all searches
     least_accuracy  the lowest mean over seeds of any target, `least_target`
+    median_regret   the median of what the choice costs more than the best, as a share; None if it breaks the limit
     A search that never reached 95% (99%) counts as one trial more than the most allowed.
     """
 
@@ -77,6 +78,8 @@ class ServeSummary:
     mean_trials_to_95: float
     mean_trials_to_99: float
     search_usd: float
+    median_accuracy: float
+    median_regret: float | None
 
 
 def applicable(comparison: ServeComparison, bed: Bed) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -160,6 +163,7 @@ def summarise(rows: Sequence[ServeRow]) -> list[ServeSummary]:
 
 def _summary(key: tuple[str, float], count: int, rows: list[ServeRow]) -> ServeSummary:
     never = max(rows[0].accuracy) + 1
+    middle = float(np.median([row.accuracy[count] for row in rows]))
     least, target = min((float(np.mean(found)), name) for (_, name), found in _by_target(rows, count).items())
     return ServeSummary(
         strategy=key[0],
@@ -174,6 +178,8 @@ def _summary(key: tuple[str, float], count: int, rows: list[ServeRow]) -> ServeS
         mean_trials_to_95=float(np.mean([row.trials_to_95 or never for row in rows])),
         mean_trials_to_99=float(np.mean([row.trials_to_99 or never for row in rows])),
         search_usd=float(np.mean([row.search_usd[count] for row in rows])),
+        median_accuracy=middle,
+        median_regret=1 / middle - 1 if middle > 0 else None,
     )
 
 

@@ -41,14 +41,14 @@ from mlcd.untrusted import last_line, last_lines, printable
 POLL_SECONDS = 0.1
 LOOPBACK = "127.0.0.1"
 _ASK_SECONDS = 2.0
-_LAST_WORDS_BYTES = 8000
-"""Of a dead server's log: a traceback of PyTorch, and what other processes of the server said after it."""
-_FIRST_LINE_BYTES = 1024
 _ONE_THREAD = {
     "OMP_WAIT_POLICY": "PASSIVE",
     **dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
 }
 """Variables of mlcd's server: it sets its threads itself."""
+_LAST_WORDS_BYTES = 8000
+"""Of a dead server's log: a traceback of PyTorch, and what other processes of the server said after it."""
+_FIRST_LINE_BYTES = 1024
 _KEEPER = Path(__file__).with_name("keeper.py")
 
 

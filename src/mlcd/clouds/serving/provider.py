@@ -25,10 +25,10 @@ class Endpoint:
     model: str
     client_cpus: tuple[int, ...] = ()
     shares_cpus: bool = False
+    further: tuple[str, ...] = ()
     gpu: Gpu | None = None
     gpu_pids: tuple[int, ...] = ()
     gpu_gib_before: float = 0.0
-    further: tuple[str, ...] = ()
 
     @property
     def addresses(self) -> tuple[str, ...]:

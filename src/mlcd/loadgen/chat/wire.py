@@ -75,8 +75,8 @@ class ChatWire:
     requests         the next request, with its lengths
     timeout_seconds  how long an answer may be silent
     most_seconds     how long an answer may take
-    keeps_text       whether the answers' texts are kept
     further          (host, port) of servers that share the load: a request goes to the one with the fewest in flight
+    keeps_text       whether the answers' texts are kept
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class ChatWire:
         *,
         timeout_seconds: float,
         most_seconds: float,
-        keeps_text: bool = False,
         further: Sequence[tuple[str, int]] = (),
+        keeps_text: bool = False,
     ) -> None:
         self._places, self._requests = ((host, port), *further), requests
         self._in_flight = InFlight(len(self._places))
