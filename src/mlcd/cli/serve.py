@@ -188,7 +188,7 @@ def _use(
         if isinstance(server, LocalServing):
             written += write_files(kind, folder, record, server)
         elif isinstance(server, CommandServing) and spec.server is not None:
-            written += write_command_files(kind, folder, record, server, image=spec.server.image)
+            written += write_command_files(kind, folder, record, server, spec=spec)
     if deploy is None:
         return None, written
     from mlcd.clouds.serving.deploy import deploy as start

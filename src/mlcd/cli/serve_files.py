@@ -9,14 +9,16 @@ from mlcd.clouds.serving import CommandServing, LocalServing
 from mlcd.clouds.serving.local import cores_of
 from mlcd.errors import BadInput
 from mlcd.findings import shown
+from mlcd.gpus import find_gpus
+from mlcd.jobs.serve_command import LOCAL
 from mlcd.report.command_files import CommandDeployment, command_files
 from mlcd.report.deploy_files import Deployment, deploy_files, model_path
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.server.quantise import quantised, weights_beside
 from mlcd.space import Config
+from mlcd.spec.serve import ServeSpec
 from mlcd.units import latency_text
-from mlcd.untrusted import last_lines
 
 
 def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing) -> list[Path]:
@@ -57,7 +59,9 @@ def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing)
     return written
 
 
-def write_command_files(kind: str, folder: Path, record: SearchRun, cloud: CommandServing, *, image: str) -> list[Path]:
+def write_command_files(
+    kind: str, folder: Path, record: SearchRun, cloud: CommandServing, *, spec: ServeSpec
+) -> list[Path]:
     """Write the files of a kind that start the chosen configuration of a command. Raises BadInput."""
     found = shown(record).serve_findings
     choice = found.choice
@@ -66,18 +70,20 @@ def write_command_files(kind: str, folder: Path, record: SearchRun, cloud: Comma
     tokens = choice.load.tokens
     flight = f", with at most {choice.most_in_flight:.0f} in flight" if choice.most_in_flight else ""
     first = f", time to first token p95 {latency_text(tokens.ttft[1])}" if tokens is not None else ""
-    gpus = gpu_names()
+    is_here = spec.resources.infra == LOCAL
+    gpus = find_gpus() if is_here else ()
     deployment = CommandDeployment(
         name=record.problem.name,
         run=cloud.run,
         config=choice.config,
-        image=image,
+        knobs={name: str(choice.config[name]) for name in spec.declared_knobs},
+        image=spec.server.image if spec.server is not None else "",
         model=cloud.model,
         model_is_here=Path(cloud.model).is_absolute() and Path(cloud.model).exists(),
         ready=cloud.ready,
-        cpus=len(cloud.cpus),
+        cpus=len(cloud.cpus) if is_here else None,
         gpus=len(gpus),
-        gpu=gpus[0] if gpus else "",
+        gpu=gpus[0].model if gpus else "",
         memory_gib=choice.load.memory_gib,
         promise=f"held {speed_text(choice.requests_per_second)} requests/s{first}{flight}",
         rate=choice.requests_per_second,
@@ -88,16 +94,6 @@ def write_command_files(kind: str, folder: Path, record: SearchRun, cloud: Comma
         return _written(folder, command_files(kind, deployment))
     except OSError as error:
         raise BadInput(f"--write: {error.filename or folder} cannot be written: {error.strerror or error}") from error
-
-
-def gpu_names(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
-    """The GPUs of this machine as SkyPilot names them, such as H200; empty without NVIDIA's driver."""
-    found = []
-    for folder in sorted(drivers.iterdir()) if drivers.is_dir() else ():
-        model = next((line for line in last_lines(folder / "information") if line.startswith("Model:")), "")
-        words = [word for word in model.partition(":")[2].split() if word not in ("NVIDIA", "Tesla")]
-        found.append(words[0].partition("-")[0] if words else "GPU")
-    return found
 
 
 def _start_seconds(record: SearchRun, config: Config) -> float:

@@ -1,6 +1,7 @@
 """The files that start a server which is a command, as it was verified: its image, variables, knobs and limits."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlcd.report.deploy_files import MEMORY_FACTOR, comments, label_of
@@ -19,6 +20,7 @@ class CommandDeployment:
     """What to start, and how.
 
     run          the command, for the shell; it finds the knobs, $MODEL, $HOST and $PORT in its environment
+    knobs        of the command, with the values that were chosen
     image        in which it runs; "": none is known
     model        $MODEL; where `model_is_here`, a folder or file of this machine
     ready        the path that answers 200 when it is ready
@@ -31,6 +33,7 @@ class CommandDeployment:
     name: str
     run: str
     config: Config
+    knobs: Mapping[str, str]
     model: str
     ready: str
     rate: float
@@ -53,7 +56,6 @@ def command_files(kind: str, deployment: CommandDeployment) -> dict[str, str]:
 def _service(deployment: CommandDeployment) -> Service:
     name = deployment.model.rstrip("/").rpartition("/")[2]
     mounted = Model(here=deployment.model, there=f"{MODELS}/{name}") if deployment.model_is_here else None
-    knobs = {name: str(value) for name, value in deployment.config.as_dict().items()}
     given = {"MODEL": mounted.there if mounted else deployment.model, "HOST": "0.0.0.0", "PORT": str(CONTAINER_PORT)}  # noqa: S104 - within its container
     memory = None
     if deployment.memory_gib is not None:
@@ -67,7 +69,7 @@ def _service(deployment: CommandDeployment) -> Service:
         ready=deployment.ready,
         live=deployment.ready,
         rate=deployment.rate,
-        envs={**knobs, **given},
+        envs={**deployment.knobs, **given},
         cpus=deployment.cpus,
         gpus=deployment.gpus,
         gpu=deployment.gpu,
