@@ -28,7 +28,7 @@ JOB: dict[str, Any] = {
     "name": "tiny-on-slurm",
     "model": "tiny.onnx",
     "resources": {"infra": "slurm", "prices": {"small": "0.50 USD", "large": "1.20 USD"}, "replicas": [2]},
-    "knobs": {"batch": 4, "precision": "fp32"},
+    "knobs": {"batch": 4, "threads": 1, "replicas": 1, "precision": "fp32"},
     "goal": {"minimize": "cost", "rate": "20/s", "slo": {"p99": "5s"}, "budget": "2 USD"},
     "load": {"verify": "2s"},
     "search": {"max_trials": 2, "strategy": "exhaustive", "trial": {"seconds": "15s", "watchdog": "120s"}},
