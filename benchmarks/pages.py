@@ -26,6 +26,7 @@ SCRIPTS = (
     "record_scavenger",
     "record_serve",
     "record_serve_tables",
+    "record_llm",
     "record_serverless",
     "minicloud_search",
     "serve_wrk",

@@ -37,7 +37,8 @@ class TrialPolicy:
 
     planned(n) = seconds + extra_seconds x floor((n - 1) / 3); this includes set-up and warm-up.
     least(n)   = planned(n) x least_share, after the first sample: from then on a trial ends as soon as the 95% interval
-                 of its speed is within known_precision. 1: no trial ends before its planned time.
+                 of its speed is within known_precision; after half of that, if it is far too slow to be chosen.
+                 least_share 1: no trial ends before its planned time.
     worst(n)   = planned(n) x (1 + extension) + watchdog_seconds.
     """
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
     from mlcd.jobs.serve import PreparedServing
     from mlcd.run.run import SearchRun
     from mlcd.space import Space
-    from mlcd.spec.serve import ServeSpec
+    from mlcd.spec.serve import ServerCommand, ServeSpec
 
-_KINDS = ("compose", "kubernetes", "triton")
+_KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
 
 
 @click.command(
@@ -68,7 +68,7 @@ _KINDS = ("compose", "kubernetes", "triton")
     type=(click.Choice(_KINDS), FilePath()),
     multiple=True,
     metavar="KIND DIR",
-    help="Write files to serve the model elsewhere: compose, kubernetes or triton.",
+    help="Write files to serve the model elsewhere: compose, kubernetes, kserve, skyserve or triton.",
 )
 @seed_option
 @click.option("--dry-run", is_flag=True, help="Show what would be tried; start nothing.")
@@ -109,8 +109,8 @@ def serve(
     for _, folder in writes:
         if folder.exists() and not folder.is_dir():
             raise BadInput(f"--write: {folder} is a file, not a folder")
-    if writes and spec.server is not None:
-        raise BadInput("--write: writes files for ONNX models; for a server that is a command, use its command")
+    if spec.server is not None:
+        _check_writes(spec.server, [kind for kind, _ in writes])
     prepared = prepare(spec, seed=seed, folder=home())
     if dry_run:
         ctx.exit(_print_dry_run(prepared, output))
@@ -118,7 +118,7 @@ def serve(
         print_text(f"Note: {note}", err=True)
     with Store(home()) as store, progress(prepared, track) as observer:
         record = begin(prepared, store=store, observer=observer)
-    deployed, written = _use(record, prepared, deploy=(host, port) if deploy else None, writes=writes)
+    deployed, written = _use(record, prepared, spec, deploy=(host, port) if deploy else None, writes=writes)
     _print(record, output, deployed, written)
     ctx.exit(record.status.exit_code)
 
@@ -142,28 +142,44 @@ def _size(text: str) -> tuple[str, int]:
     return axis, number
 
 
+def _check_writes(server: "ServerCommand", kinds: list[str]) -> None:
+    """Raises BadInput for files that cannot be written for a server that is a command."""
+    from mlcd.report.command_files import WITHOUT_IMAGE
+
+    for kind in kinds:
+        if kind == "triton":
+            allowed = ", ".join(kind for kind in _KINDS if kind != "triton")
+            raise BadInput(f"--write: triton is for ONNX models; for a server that is a command: {allowed}")
+        if kind not in WITHOUT_IMAGE and not server.image:
+            raise BadInput(
+                f"--write {kind}: server.image is missing: the container image in which server.run works,"
+                " such as vllm/vllm-openai:latest"
+            )
+
+
 def _use(
     record: "SearchRun",
     prepared: "PreparedServing",
+    spec: "ServeSpec",
     *,
     deploy: tuple[str, int] | None,
     writes: tuple[tuple[str, Path], ...],
 ) -> tuple["Deployed | None", list[Path]]:
     """Deploy the choice and write its files, as requested, if there is a choice."""
-    from mlcd.cli.serve_files import write_files
-    from mlcd.clouds.serving import LocalServing
+    from mlcd.cli.serve_files import write_command_files, write_files
+    from mlcd.clouds.serving import CommandServing, LocalServing
     from mlcd.findings import shown
 
     choice = shown(record).serve_findings.choice
     if choice is None:
         return None, []
     server = prepared.server
-    written = [
-        path
-        for kind, folder in writes
-        if isinstance(server, LocalServing)
-        for path in write_files(kind, folder, record, server)
-    ]
+    written: list[Path] = []
+    for kind, folder in writes:
+        if isinstance(server, LocalServing):
+            written += write_files(kind, folder, record, server)
+        elif isinstance(server, CommandServing) and spec.server is not None:
+            written += write_command_files(kind, folder, record, server, image=spec.server.image)
     if deploy is None:
         return None, written
     from mlcd.clouds.serving.deploy import deploy as start
@@ -232,7 +248,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
         return code
     print_text(f"{prepared.name}: {goal}")
     print_text(
-        f"{len(problem.space):,} configurations: "
+        f"{plural(len(problem.space), 'configuration')}: "
         + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
         + _excluded_text(problem.space)
     )

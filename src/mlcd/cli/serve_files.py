@@ -1,18 +1,22 @@
 """Write the deployment files of a recommended configuration, together with its model."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 from mlcd.cli.own_wheel import WHEEL_NAME, write_wheel
-from mlcd.clouds.serving import LocalServing
+from mlcd.clouds.serving import CommandServing, LocalServing
 from mlcd.clouds.serving.local import cores_of
 from mlcd.errors import BadInput
 from mlcd.findings import shown
+from mlcd.report.command_files import CommandDeployment, command_files
 from mlcd.report.deploy_files import Deployment, deploy_files, model_path
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.server.quantise import quantised, weights_beside
+from mlcd.space import Config
 from mlcd.units import latency_text
+from mlcd.untrusted import last_lines
 
 
 def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing) -> list[Path]:
@@ -34,14 +38,12 @@ def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing)
         memory_gib=choice.load.memory_gib,
         sizes=cloud.sizes,
         promise=f"held {held} on {len(cloud.cpus)} processors",
+        rate=choice.requests_per_second,
+        start_seconds=_start_seconds(record, choice.config),
+        day=shown(record).serve_findings.day,
     )
     try:
-        written = []
-        for name, text in deploy_files(kind, deployment).items():
-            path = folder / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text, encoding="utf-8")
-            written.append(path)
+        written = _written(folder, deploy_files(kind, deployment))
         target = folder / model_path(kind, deployment)
         target.parent.mkdir(parents=True, exist_ok=True)
         for file, place in ((source, target), *((w, target.parent / w.name) for w in weights_beside(source))):
@@ -52,6 +54,65 @@ def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing)
             written.append(write_wheel(folder))
     except OSError as error:
         raise BadInput(f"--write: {error.filename or folder} cannot be written: {error.strerror or error}") from error
+    return written
+
+
+def write_command_files(kind: str, folder: Path, record: SearchRun, cloud: CommandServing, *, image: str) -> list[Path]:
+    """Write the files of a kind that start the chosen configuration of a command. Raises BadInput."""
+    found = shown(record).serve_findings
+    choice = found.choice
+    if choice is None:
+        return []
+    tokens = choice.load.tokens
+    flight = f", with at most {choice.most_in_flight:.0f} in flight" if choice.most_in_flight else ""
+    first = f", time to first token p95 {latency_text(tokens.ttft[1])}" if tokens is not None else ""
+    gpus = gpu_names()
+    deployment = CommandDeployment(
+        name=record.problem.name,
+        run=cloud.run,
+        config=choice.config,
+        image=image,
+        model=cloud.model,
+        model_is_here=Path(cloud.model).is_absolute() and Path(cloud.model).exists(),
+        ready=cloud.ready,
+        cpus=len(cloud.cpus),
+        gpus=len(gpus),
+        gpu=gpus[0] if gpus else "",
+        memory_gib=choice.load.memory_gib,
+        promise=f"held {speed_text(choice.requests_per_second)} requests/s{first}{flight}",
+        rate=choice.requests_per_second,
+        start_seconds=_start_seconds(record, choice.config),
+        day=found.day,
+    )
+    try:
+        return _written(folder, command_files(kind, deployment))
+    except OSError as error:
+        raise BadInput(f"--write: {error.filename or folder} cannot be written: {error.strerror or error}") from error
+
+
+def gpu_names(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
+    """The GPUs of this machine as SkyPilot names them, such as H200; empty without NVIDIA's driver."""
+    found = []
+    for folder in sorted(drivers.iterdir()) if drivers.is_dir() else ():
+        model = next((line for line in last_lines(folder / "information") if line.startswith("Model:")), "")
+        words = [word for word in model.partition(":")[2].split() if word not in ("NVIDIA", "Tesla")]
+        found.append(words[0].partition("-")[0] if words else "GPU")
+    return found
+
+
+def _start_seconds(record: SearchRun, config: Config) -> float:
+    """The longest that a server of this configuration took to become ready."""
+    trials = (trial for trial in record.history.measured if trial.config == config)
+    return max((trial.startup_seconds for trial in trials), default=0.0)
+
+
+def _written(folder: Path, files: Mapping[str, str]) -> list[Path]:
+    written = []
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        written.append(path)
     return written
 
 

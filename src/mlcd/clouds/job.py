@@ -558,7 +558,10 @@ class JobLease:
             left = {name for name in self.job.outputs if os.path.lexists(self.space.outputs / name)}
         self._missing_outputs = tuple(name for name in self.job.outputs if name not in left)
         if self._missing_outputs and isinstance(self.nodes, RemoteFiles):
-            self.nodes.fetch(["workdir"])
+            try:
+                self.nodes.fetch(["workdir"])
+            except (ProviderError, OSError) as error:  # too much, or no room: the training has ended all the same
+                self.space.warn(f"{error}; not everything that the node wrote is kept")
 
     def _report_warnings(self) -> None:
         for text in self.cloud.new_warnings():

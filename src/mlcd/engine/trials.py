@@ -11,6 +11,7 @@ from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.kept_work import keeps_work
 from mlcd.run.moment import Moment
 from mlcd.run.step import Outcome, Role, Step
+from mlcd.trial.plan import speed_to_beat
 from mlcd.trial.trial import Failure, FailureKind, Trial
 
 
@@ -28,6 +29,7 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
             run_id=run.run_id,
             metric=target.metric if target else "",
             known_noise=run.history.noise_scale,
+            to_beat=speed_to_beat(run.problem, run.history, step.config),
             continues=keeps_work(situation.now, step),
             cancelled=lambda: situation.stop.is_set() or situation.useless.is_set(),
             warned=lambda text: situation.tell(Warned(text=text)),

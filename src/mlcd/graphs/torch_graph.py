@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -9,6 +10,7 @@ from mlcd.errors import BadInput
 from mlcd.graphs.graph import Graph, GraphInput
 from mlcd.graphs.naming import operators
 from mlcd.graphs.traced import Sizes, Traced, TracedNode, item_sizes
+from mlcd.untrusted import only_weights
 
 _BATCH = 2
 _DATATYPES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "int64": "INT64", "int32": "INT32"}
@@ -138,8 +140,13 @@ def read_pt2(path: Path, *, name: str, sizes: Mapping[str, int] | None = None) -
     import torch  # noqa: PLC0415
 
     try:
-        program = torch.export.load(path)
+        with only_weights():
+            program = torch.export.load(path)
         return read_program(program, name=name, sizes=sizes)
+    except UnpicklingError as error:
+        raise BadInput(
+            f"{path}: holds Python objects besides tensors, which could be any code: it is not read"
+        ) from error
     except (
         RuntimeError,
         ValueError,

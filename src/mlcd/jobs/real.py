@@ -89,6 +89,11 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
         problem = replace(problem, stop_seconds=SAVE_SECONDS + STOP_SECONDS)
     if kind in NOMINAL_PRICE_CLOUDS:
         notes = (*notes, f"{kind} runs on this machine: its prices are nominal, nobody is charged", *busy_notes())
+    if spec.batch is None and (spec.job.samples or math.inf) < (spec.job.batch or 0):
+        notes = (
+            *notes,
+            f"job.batch ({spec.job.batch:,}) is more than job.samples, the {spec.job.samples:,} of an epoch",
+        )
     notes = (*notes, *outputs_notes(spec, job.workdir))
     return ResolvedJob(
         problem=problem,

@@ -14,7 +14,10 @@ from mlcd.deciders.verification import VerificationDecider
 from mlcd.engine.serving import LoadTestPerformer
 from mlcd.errors import BadInput, ProviderError, nearest
 from mlcd.extras import require
+from mlcd.gpus import find_gpus
 from mlcd.jobs.gpu_space import gpu_for, gpu_work
+from mlcd.jobs.language_knowledge import STRATEGIES as LANGUAGE_STRATEGIES
+from mlcd.jobs.language_knowledge import language_knowledge, machine_here, model_sizes
 from mlcd.jobs.load_files import day_rates
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
@@ -23,6 +26,7 @@ from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work
 from mlcd.known import Known, TargetModel
 from mlcd.known.cpu import cpu, cpu_noise
 from mlcd.known.h200 import known_on_gpu
+from mlcd.known.language_models import TokenLengths
 from mlcd.known.resemblance import resemblance
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
 from mlcd.problem import Problem
@@ -172,17 +176,33 @@ def _prepare_command(
         noise=job.noise,
         verify_seconds=verification_seconds(spec),
     )
+    language, notes = model_sizes(job.cloud.model)
+    known, target = None, None
+    if strategy is None and spec.search.strategy.partition(":")[0] in LANGUAGE_STRATEGIES:
+        knowledge = language_knowledge(
+            problem,
+            model=spec.model or command.served_name,
+            language=language,
+            lengths=TokenLengths(input_tokens=spec.load.input_tokens, output_tokens=spec.load.output_tokens),
+            concurrency=spec.load.concurrency,
+            machines=machine_here(find_gpus()),
+            folder=folder,
+            cloud=job.cloud.name,
+        )
+        known, target, notes = knowledge.known, knowledge.target, (*notes, *knowledge.notes)
     facts = ServingFacts(
         model=spec.model or command.served_name,
         scenario=CHAT,
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
         profile=day_rates(spec),
+        language=language,
+        notes=notes,
     )
     return _prepared(
         spec,
         problem=problem,
-        strategy=strategy or _strategy(spec, seed, None, None),
+        strategy=strategy or _strategy(spec, seed, known, target),
         server=job.cloud,
         test=job.test,
         facts=facts,

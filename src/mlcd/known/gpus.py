@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Gpu:
+class GpuSheet:
     """One GPU.
 
     tflops          dense peak of fp16 or bf16 with tensor cores (fp16 without them where there are none)
@@ -27,7 +27,7 @@ class Gpu:
 class Machine:
     """The GPUs of one node."""
 
-    gpu: Gpu
+    gpu: GpuSheet
     count: int = 1
 
     def __post_init__(self) -> None:
@@ -50,11 +50,13 @@ class Machine:
         return self.gpu.memory_gib * 2**30 * self.count
 
 
-def _gpu(tflops: float, gb_per_second: float, memory_gib: float, link_gb_per_second: float) -> Gpu:
-    return Gpu(tflops=tflops, gb_per_second=gb_per_second, memory_gib=memory_gib, link_gb_per_second=link_gb_per_second)
+def _gpu(tflops: float, gb_per_second: float, memory_gib: float, link_gb_per_second: float) -> GpuSheet:
+    return GpuSheet(
+        tflops=tflops, gb_per_second=gb_per_second, memory_gib=memory_gib, link_gb_per_second=link_gb_per_second
+    )
 
 
-GPUS: Mapping[str, Gpu] = {
+GPUS: Mapping[str, GpuSheet] = {
     "K80": _gpu(4.1, 240, 12, 16),  # one of its two GPUs; no fp16: fp32. Tesla K80 board specification, 2015
     "M60": _gpu(4.8, 160, 8, 16),  # one of its two GPUs; fp32. Tesla M60 data sheet, 2016
     "P100": _gpu(21.2, 732, 16, 160),  # Tesla P100 data sheet (SXM2), 2016
@@ -74,6 +76,6 @@ GPUS: Mapping[str, Gpu] = {
 """NVIDIA's data sheets, by the names of the catalog's accelerators."""
 
 
-def gpu_of(name: str) -> Gpu | None:
+def gpu_of(name: str) -> GpuSheet | None:
     """The GPU of this name, in any case; None if it is not known."""
     return {known.casefold(): gpu for known, gpu in GPUS.items()}.get(name.casefold())

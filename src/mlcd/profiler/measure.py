@@ -11,7 +11,7 @@ from mlcd.clouds.provider import Cloud, JobProgress, KnowsItsWork, LeaseFailed, 
 from mlcd.clouds.reading import Listening, Reading
 from mlcd.clouds.silence import ExplainsSilence, NamesDisturbance
 from mlcd.errors import Interrupted
-from mlcd.problem import TrialPolicy
+from mlcd.problem import LEAST_MEASURED_SECONDS, TrialPolicy
 from mlcd.profiler.noise import noise_scale
 from mlcd.space import Config
 from mlcd.trial.trial import Failure, FailureKind, Learned, Measurement, Trial
@@ -25,6 +25,8 @@ MOST_RELATIVE_ERROR = 10.0
 """A speed that is known no better (a job that reports all its work at once) is unknown: its bounds would overflow."""
 MOST_RATES = 2_000
 """Rates between points from which the speed is computed: finding the warm-up takes the square of their number."""
+HOPELESS_SLOWDOWN = 1.5
+"""A trial that is so many times slower than what it must beat ends early: warm-up explains no more than that."""
 TRIAL_QUIET_GAPS = 5.0
 """At the end of a trial, a job that has been silent this many times longer than ever before counts as hung."""
 
@@ -48,6 +50,7 @@ def measure(
     run_id: str = "",
     metric: str = "",
     known_noise: float | None = None,
+    to_beat: float = 0.0,
     continues: bool = True,
     cancelled: Callable[[], bool] = lambda: False,
     warned: Callable[[str], None] = lambda _text: None,
@@ -60,6 +63,8 @@ def measure(
 
     metric       name of the model-quality metric in the job's reports; "" if not needed
     known_noise  the noise scale measured by earlier trials
+    to_beat      samples a second below which the configuration is not chosen; a trial that may end early and is far
+                 below it ends soon
     continues    whether the trial is a part of the training, where the job saves its work
     warned       called with each warning of a job that kept running
     charged      what to charge for a job that hung at so many seconds, now that its nodes are released
@@ -67,7 +72,7 @@ def measure(
     Raises Interrupted when `cancelled`, and what the cloud raises besides LeaseFailed (ProviderError). The nodes are
     always released.
     """
-    watch = _Watch(policy=policy, nodes=config.nodes)
+    watch = _Watch(policy=policy, nodes=config.nodes, to_beat=to_beat, noise=cloud.noise)
     settled: Settled | None = None
     # A simulated step may overshoot the authorised time; real nodes end themselves and are paid in full.
     most = watch.worst_seconds if cloud.simulated else math.inf
@@ -172,6 +177,8 @@ class _Watch:
 
     policy: TrialPolicy
     nodes: int
+    to_beat: float = 0.0
+    noise: float = 0.0
     points: list[JobProgress] = field(default_factory=list)
     hung: bool = False
     extended: bool = False
@@ -253,12 +260,17 @@ class _Watch:
 
     def _is_known(self, point: JobProgress) -> bool:
         """Whether the speed is known well enough before the planned time is over."""
-        if point.seconds - self.startup_seconds < self.policy.least_seconds(self.nodes):
+        measured_seconds, least_seconds = point.seconds - self.startup_seconds, self.policy.least_seconds(self.nodes)
+        is_slow = 0 < point.samples < self.to_beat * measured_seconds / HOPELESS_SLOWDOWN
+        if measured_seconds < (max(least_seconds / 2, LEAST_MEASURED_SECONDS) if is_slow else least_seconds):
             return False
         speed = steady_speed(self.points)
-        if speed is None or speed.points < BATCH_MEANS:
+        if speed is None or speed.points < BATCH_MEANS // 2:
             return False
-        return 1.96 * speed.relative_error <= self.policy.known_precision
+        most = speed.samples_per_second * math.exp(1.96 * math.hypot(speed.relative_error, self.noise))
+        if is_slow and most * HOPELESS_SLOWDOWN < self.to_beat:
+            return True
+        return speed.points >= BATCH_MEANS and 1.96 * speed.relative_error <= self.policy.known_precision
 
 
 def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:

@@ -1,20 +1,19 @@
-"""The files that serve a recommended configuration elsewhere: Docker Compose, Kubernetes, Triton. Text only."""
+"""The files that serve a recommended configuration elsewhere: Compose, Kubernetes, KServe, SkyServe, Triton."""
 
 import json
 import math
 import re
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
-from typing import Any
 
-import yaml
-
+from mlcd.report.service_files import CONTAINER_PORT, Service, compose, kserve, kubernetes, skyserve
+from mlcd.run.findings import DayPlan
 from mlcd.server.limits import Limits
 from mlcd.space import Config
 from mlcd.version import __version__
 
-CONTAINER_PORT = 8000
 MEMORY_FACTOR = 1.5
 """Requested memory / peak memory in the load test: a server that reaches its limit is killed."""
 IN_FLIGHT_FACTOR = 2.0
@@ -34,6 +33,8 @@ class Deployment:
     sizes       of open axes of the model
     promise     what it sustained, in words: a comment in each file
     limits      on what clients may take of the server
+    rate        requests a second that it holds; start_seconds: how long it took to become ready
+    day         replicas by the hour; None: one
     """
 
     name: str
@@ -46,12 +47,14 @@ class Deployment:
     weights: tuple[str, ...] = ()
     promise: str = ""
     limits: Limits = field(default_factory=Limits)
+    rate: float = 1.0
+    start_seconds: float = 0.0
+    day: DayPlan | None = None
 
     @property
     def label(self) -> str:
-        """The name in the form of Kubernetes and Compose: at most 63 lower-case letters, digits and -."""
-        label = re.sub(r"[^a-z0-9-]+", "-", self.name.lower()).strip("-")[:63].strip("-")
-        return label or "model"
+        """See `label_of`."""
+        return label_of(self.name)
 
     @property
     def memory_mib(self) -> int | None:
@@ -75,6 +78,12 @@ class Deployment:
         return ["python", "-m", "mlcd.server", model, "--name", self.name, *options, "--host=0.0.0.0"]
 
 
+def label_of(name: str) -> str:
+    """The name in the form of Kubernetes and Compose: at most 63 lower-case letters, digits and -."""
+    label = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:63].strip("-")
+    return label or "model"
+
+
 def deploy_files(kind: str, deployment: Deployment) -> dict[str, str]:
     """Relative path -> text of the files of one kind; the model itself goes where `model_path` says.
 
@@ -90,65 +99,34 @@ def model_path(kind: str, deployment: Deployment) -> PurePosixPath:
     return PurePosixPath(deployment.model_file)
 
 
-def _compose(deployment: Deployment) -> dict[str, str]:
-    service: dict[str, Any] = {
-        "build": ".",
-        "image": f"{deployment.label}:latest",
-        "restart": "unless-stopped",
-        "ports": [f"{CONTAINER_PORT}:{CONTAINER_PORT}"],
-        "cpus": deployment.cpus,
-        "ulimits": {"nofile": deployment.limits.descriptors},
-        "healthcheck": {
-            "test": ["CMD", "python", "-c", _probe()],
-            "interval": "10s",
-            "timeout": "5s",
-            "start_period": "60s",
-        },
-    }
-    if deployment.memory_mib is not None:
-        service["mem_limit"] = f"{deployment.memory_mib}m"
-    return {
-        "compose.yaml": _yaml(deployment, {"services": {deployment.label: service}}),
-        "Dockerfile": _dockerfile(deployment),
-    }
+def _service(deployment: Deployment) -> Service:
+    """The container that the Dockerfile builds."""
+    server = (*deployment.command, f"--port={CONTAINER_PORT}")
+    model = shlex.quote(f"./{deployment.model_file}")
+    here = tuple(word for word in server if word != f"/models/{deployment.model_file}")
+    wheel = shlex.quote(f"./{deployment.wheel}[serve]")
+    return Service(
+        label=deployment.label,
+        comments=tuple(_comments(deployment)),
+        image=f"{deployment.label}:latest",
+        is_built=True,
+        command=server,
+        setup=f"python3 -m pip install {wheel}",
+        run=f"{shlex.join(('python3', *here[1:3]))} {model} {shlex.join(here[3:])}",
+        probe=("python", "-c", _probe()),
+        ready="/v2/health/ready",
+        live="/v2/health/live",
+        rate=deployment.rate,
+        cpus=deployment.cpus,
+        memory_mib=deployment.memory_mib,
+        descriptors=deployment.limits.descriptors,
+        start_seconds=deployment.start_seconds,
+        day=deployment.day,
+    )
 
 
-def _kubernetes(deployment: Deployment) -> dict[str, str]:
-    labels = {"app": deployment.label}
-    limits: dict[str, str] = {"cpu": str(deployment.cpus)}
-    if deployment.memory_mib is not None:
-        limits["memory"] = f"{deployment.memory_mib}Mi"
-    container = {
-        "name": "server",
-        "image": f"{deployment.label}:latest",
-        "ports": [{"containerPort": CONTAINER_PORT}],
-        "resources": {"requests": limits, "limits": limits},
-        "readinessProbe": {"httpGet": {"path": "/v2/health/ready", "port": CONTAINER_PORT}, "periodSeconds": 5},
-        "livenessProbe": {
-            "httpGet": {"path": "/v2/health/live", "port": CONTAINER_PORT},
-            "initialDelaySeconds": 60,
-            "periodSeconds": 10,
-        },
-    }
-    parts = [
-        {
-            "apiVersion": "apps/v1",
-            "kind": "Deployment",
-            "metadata": {"name": deployment.label, "labels": labels},
-            "spec": {
-                "replicas": 1,
-                "selector": {"matchLabels": labels},
-                "template": {"metadata": {"labels": labels}, "spec": {"containers": [container]}},
-            },
-        },
-        {
-            "apiVersion": "v1",
-            "kind": "Service",
-            "metadata": {"name": deployment.label, "labels": labels},
-            "spec": {"selector": labels, "ports": [{"port": 80, "targetPort": CONTAINER_PORT}]},
-        },
-    ]
-    return {"kubernetes.yaml": _yaml(deployment, *parts), "Dockerfile": _dockerfile(deployment)}
+def _with_image(write: Callable[[Service], dict[str, str]]) -> Callable[[Deployment], dict[str, str]]:
+    return lambda deployment: {**write(_service(deployment)), "Dockerfile": _dockerfile(deployment)}
 
 
 def _triton(deployment: Deployment) -> dict[str, str]:
@@ -185,20 +163,21 @@ def _probe() -> str:
     return f"import urllib.request as r; r.urlopen('http://127.0.0.1:{CONTAINER_PORT}/v2/health/ready', timeout=4)"
 
 
-def _yaml(deployment: Deployment, *documents: Mapping[str, Any]) -> str:
-    """YAML documents; PyYAML quotes what needs quotes."""
-    text = yaml.safe_dump_all(documents, sort_keys=False, default_flow_style=False, allow_unicode=True)
-    return "\n".join([*_comments(deployment), text])
-
-
 def _comments(deployment: Deployment) -> list[str]:
-    words = f"{deployment.name}: {deployment.config}" + (f"; {deployment.promise}" if deployment.promise else "")
+    return comments(deployment.name, deployment.config, deployment.promise)
+
+
+def comments(name: str, config: Config, promise: str) -> list[str]:
+    """The lines that each file begins with."""
+    words = f"{name}: {config}" + (f"; {promise}" if promise else "")
     return [f"# Written by mlcd {__version__}.", f"# {' '.join(words.split())}"]
 
 
 _WRITERS: dict[str, Callable[[Deployment], dict[str, str]]] = {
-    "compose": _compose,
-    "kubernetes": _kubernetes,
+    "compose": _with_image(compose),
+    "kubernetes": _with_image(kubernetes),
+    "kserve": _with_image(kserve),
+    "skyserve": lambda deployment: skyserve(_service(deployment)),
     "triton": _triton,
 }
 KINDS = tuple(_WRITERS)

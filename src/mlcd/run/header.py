@@ -3,6 +3,7 @@
 import re
 from dataclasses import dataclass
 
+from mlcd.known.language_models import LanguageModel
 from mlcd.known.resemblance import Resemblance
 from mlcd.run.kind import Kind
 from mlcd.trial.trial import Trial
@@ -22,6 +23,7 @@ class ServingFacts:
     resemblance     what was known of the model in advance; None if no other models are known
     notes           what was excluded from the space, and why
     profile         requests a second of every hour; empty: the traffic does not change
+    language        a language model's sizes, for later runs of other models; None if they are not known
     """
 
     model: str
@@ -31,6 +33,7 @@ class ServingFacts:
     resemblance: Resemblance | None = None
     notes: tuple[str, ...] = ()
     profile: tuple[float, ...] = ()
+    language: LanguageModel | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -15,6 +16,7 @@ from mlcd.errors import BadInput, MissingExtra
 from mlcd.server.model import Feeds, ModelRefused, check_batch_axis, existing, warm_up
 from mlcd.server.options import SCRIPTED, Device, Precision, ServerOptions
 from mlcd.server.tensors import DATATYPES, TensorSpec
+from mlcd.untrusted import only_weights
 
 Array = NDArray[Any]
 
@@ -220,7 +222,12 @@ def _is_scripted(options: ServerOptions) -> bool:
 def _reading(path: Path, how: str) -> "Iterator[None]":
     """What goes wrong while a file is read, as BadInput: PyTorch raises almost anything."""
     try:
-        yield
+        with only_weights():
+            yield
+    except UnpicklingError as error:
+        raise BadInput(
+            f"{path}: holds Python objects besides tensors, which could be any code: it is not read"
+        ) from error
     except (
         RuntimeError,
         ValueError,

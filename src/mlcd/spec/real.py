@@ -74,7 +74,12 @@ def relative_paths(node: YamlNode) -> tuple[str, ...]:
         if re.search(r"[*?]", path):
             problem = "is a pattern, and patterns are not expanded"
             raise item.error(problem, allowed="the name of a file, or of the folder that the files are in")
-        if PurePosixPath(path).is_absolute() or ".." in PurePosixPath(path).parts:
+        if (
+            path.startswith("~")
+            or "://" in path
+            or PurePosixPath(path).is_absolute()
+            or ".." in PurePosixPath(path).parts
+        ):
             raise item.error("must be inside the working folder", allowed="a relative path without ..")
         if PurePosixPath(path) in map(PurePosixPath, paths):
             raise item.error("is given twice")

@@ -29,11 +29,13 @@ class FieldTable(Generic[T]):
 
     fields  the allowed fields
     later   known names that are not supported yet, each with what to write instead ("" if there is nothing)
+    meant   names that people write elsewhere for a field -> the field
     """
 
     make: Callable[..., T]
     fields: Mapping[str, Field]
     later: Mapping[str, str] = field(default_factory=dict)
+    meant: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, node: YamlNode, places: tuple[str, ...] = ()) -> T:
         """The value. `places` are the dotted names of the whole file, to suggest where a misplaced field belongs.
@@ -75,7 +77,10 @@ class FieldTable(Generic[T]):
         else:
             known = tuple(self.fields)
             elsewhere = [place for place in places if place.rpartition(".")[2] == name]
-            right = (elsewhere or [nearest(name, known) or nearest(name.lower().replace("-", "_"), known)])[0]
+            right = (
+                self.meant.get(name.lower(), "")
+                or (elsewhere or [nearest(name, known) or nearest(name.lower().replace("-", "_"), known)])[0]
+            )
         return SpecError(
             problem, file=child.file, line=child.line, field=child.path, allowed=", ".join(self.fields), nearest=right
         )

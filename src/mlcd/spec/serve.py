@@ -38,6 +38,7 @@ class ServerCommand:
     path         where requests are sent
     served_name  the model's name in requests; "": what `model` says
     body         further fields of every request
+    image        a container image in which the command runs, for `--write`; "": none is known
     """
 
     run: str
@@ -46,6 +47,7 @@ class ServerCommand:
     path: str = "/v1/chat/completions"
     served_name: str = ""
     body: Mapping[str, object] = field(default_factory=dict)
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

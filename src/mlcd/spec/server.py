@@ -17,9 +17,16 @@ _MEANT_API = dict.fromkeys(("openai-compatible", "chat", "vllm", "openai_chat"),
 TOKEN_LIMITS = tuple(f"{metric}_p{percent}" for metric in ChatMetric for percent in PERCENTILES)
 """The names of limits in `goal.slo` of a language model."""
 MOST_VALUES = 1000
+MOST_SHOWN = 8
+"""Values that a message writes out."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GIVEN = ("MODEL", "PORT", "HOST")
-_PATH_FORM = "a path such as /health"
+_PATH_FORM = "a path such as /health or /v1/chat/completions"
+_RANGE = re.compile(r"(-?[0-9]+)\s*\.\.\s*(-?[0-9]+)")
+_MEANT_METRIC = {"itl": "tpot", "tbt": "tpot", "latency": "e2e", "time_to_first_token": "ttft"}
+"""Other names of what is measured of a language model's answers."""
+_IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:-]{0,254}")
+_IMAGE_FORM = "a name such as vllm/vllm-openai:latest"
 
 
 def path(node: YamlNode) -> str:
@@ -27,6 +34,14 @@ def path(node: YamlNode) -> str:
     text = node.line_of_text(allowed=_PATH_FORM)
     if not text.startswith("/") or any(not "!" <= letter <= "~" for letter in text):
         raise node.error("is not a path", allowed=_PATH_FORM)
+    return text
+
+
+def image(node: YamlNode) -> str:
+    """The name of a container image, such as vllm/vllm-openai:v0.11.0."""
+    text = node.line_of_text(allowed=_IMAGE_FORM)
+    if not _IMAGE.fullmatch(text):
+        raise node.error("is not the name of a container image", allowed=_IMAGE_FORM)
     return text
 
 
@@ -46,8 +61,14 @@ SERVER = FieldTable(
         "path": Field(read=path),
         "name": Field(read=line_of_text, into="served_name"),
         "body": Field(read=body),
+        "image": Field(read=image),
     },
-    later={"envs": "export them before mlcd is started: the server inherits its environment", "setup": ""},
+    meant={"command": "run", "cmd": "run", "health": "ready", "endpoint": "path", "model": "name", "url": "path"},
+    later={
+        "envs": "export them before mlcd is started: the server inherits its environment",
+        "setup": "",
+        "port": "mlcd chooses it: the command finds it as $PORT",
+    },
 )
 
 
@@ -71,11 +92,21 @@ def declared_knobs(node: YamlNode) -> Mapping[str, tuple[Value, ...]]:
 def _value(node: YamlNode) -> Value:
     value = node.filled().value
     if isinstance(value, bool) or not isinstance(value, int | float | str):
-        word = node.written or "true"
-        raise node.error(f"must be a number or text; write {word!r} with the quotes", allowed="numbers and text")
+        quoted = f"; write {node.written or 'true'!r} with the quotes" if isinstance(value, bool) else ""
+        raise node.error(f"must be a number or text{quoted}", allowed="a list of numbers and text, such as [16, 64]")
+    if isinstance(value, str) and (span := _RANGE.fullmatch(value.strip())):
+        first, last = int(span[1]), int(span[2])
+        few = list(range(first, last + 1)) if 0 <= last - first <= MOST_VALUES else []
+        shown = str(few) if len(few) <= MOST_SHOWN else f"[{first}, {first + 1}, ..., {last}]"
+        raise node.error("is a range, and ranges are not expanded here", nearest=shown if few else "")
     if isinstance(value, str) and (not value or any(letter < " " for letter in value)):
         raise node.error("must be a line of text that is not blank")
     return value
+
+
+def _nearest_limit(name: str) -> str:
+    metric, mark, percentile = name.partition("_p")
+    return nearest(f"{_MEANT_METRIC.get(metric, metric)}{mark}{percentile}", TOKEN_LIMITS)
 
 
 def token_limits(node: YamlNode, latency: Any) -> tuple[ChatLimit, ...]:
@@ -89,7 +120,7 @@ def token_limits(node: YamlNode, latency: Any) -> tuple[ChatLimit, ...]:
                 line=child.line,
                 field=child.path,
                 allowed=", ".join(TOKEN_LIMITS),
-                nearest=nearest(name.lower(), TOKEN_LIMITS),
+                nearest=_nearest_limit(name.lower()),
             )
         metric, _, percentile = name.partition("_p")
         found.append(ChatLimit(metric=ChatMetric(metric), percentile=int(percentile), seconds=latency(child)))

@@ -32,7 +32,9 @@ JOB_FILES = (".yaml", ".yml")
 """Suffixes of job files; any other file is a model."""
 MOST_LATENCY_SECONDS = 3600.0
 SERVER_STRATEGY = "heterbo"
-"""The default for a server that is a command and for PyTorch's files: nothing is known of other models there."""
+"""The default for PyTorch's files: nothing is known of other models there."""
+COMMAND_STRATEGY = "auto"
+"""The default for a server that is a command."""
 GPU_SHARE = "GPU_SHARE"
 """The knob of a server as a command that mlcd carries out itself: the command need not use it."""
 
@@ -264,6 +266,15 @@ _TOKEN_LOAD = FieldTable(
         "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
     },
     later={"scenario": "write arrivals: random or arrivals: in-flight"},
+    meant={
+        "prompt_tokens": "input_tokens",
+        "prompt_length": "input_tokens",
+        "completion_tokens": "output_tokens",
+        "max_tokens": "output_tokens",
+        "prefix_tokens": "shared_tokens",
+        "users": "concurrency",
+        "in_flight": "concurrency",
+    },
 )
 
 _TRIAL = FieldTable(
@@ -289,7 +300,7 @@ _SEARCH = FieldTable(
 )
 
 
-_SERVER_SEARCH = replace(_SEARCH, make=lambda **given: ServingSearch(**{"strategy": SERVER_STRATEGY, **given}))
+_SERVER_SEARCH = replace(_SEARCH, make=lambda **given: ServingSearch(**{"strategy": COMMAND_STRATEGY, **given}))
 
 
 def serve_record(now: datetime | None = None) -> Reader[ServeSpec]:
@@ -399,7 +410,7 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
     server = spec.server
     assert server is not None  # noqa: S101 - the caller has looked
     if "search" not in spec.places and "search.strategy" not in spec.places:
-        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
+        spec = replace(spec, search=replace(spec.search, strategy=COMMAND_STRATEGY))
     if wrong := [value for value in spec.declared_knobs.get(GPU_SHARE, ()) if value not in range(1, 101)]:
         raise spec.error(f"knobs.{GPU_SHARE}", "is percent of a GPU", value=wrong[0], allowed="whole numbers up to 100")
     for name in (*(name for name in spec.declared_knobs if name != GPU_SHARE), "PORT"):

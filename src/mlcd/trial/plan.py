@@ -177,6 +177,18 @@ def best_fitting(problem: Problem, history: History, remaining: Remaining) -> Pl
     return best(problem, (plan for plan in plans(problem, history) if remaining.fits(plan)))
 
 
+def speed_to_beat(problem: Problem, history: History, config: Config) -> float:
+    """Samples a second at which a training on `config` equals the best measured one, but for start-up.
+
+    0 while nothing is measured, and under limits: what is best may then not fit.
+    """
+    if problem.goal.is_limited or not problem.work_known or not history.measured:
+        return 0.0
+    least = min(plan.value(problem) for plan in plans(problem, history))
+    per_second = float(problem.goal.scale(problem.dollars_per_second)[problem.space.index[config]])
+    return problem.work_of(config) * problem.stretch_of(config) * per_second / least if least > 0 else 0.0
+
+
 def best(problem: Problem, options: Iterable[Plan]) -> Plan | None:
     """The best plan in the goal's unit; of those within a `tie` of it, the best in the other unit."""
     plans = list(options)

@@ -5,6 +5,7 @@ values.py   JSON within limits, and its fields as numbers, texts and mappings
 paths.py    paths that a user wrote, and the files they name
 tables.py   CSV files of numbers
 copying.py  files and folders, copied and deleted without following links out of them
+pickles.py  files of PyTorch, without the code that they may hold
 text.py     texts that are shown on a terminal
 
 Whatever is not as it should be raises `Malformed`, which names the file and what is wrong with it. Standard library
@@ -14,6 +15,7 @@ only: nodes use it too.
 from mlcd.untrusted.copying import check_tree, check_way, copy_tree, delete_tree, inside
 from mlcd.untrusted.files import Tail, last_line, last_lines, read_bytes, read_json
 from mlcd.untrusted.paths import expanded, read_named
+from mlcd.untrusted.pickles import only_weights
 from mlcd.untrusted.tables import Column, read_table
 from mlcd.untrusted.text import hidden, is_utf8, on_one_line, printable, whole_number
 from mlcd.untrusted.values import Fields, Malformed, NotJson, TooLarge, parse_json
@@ -36,6 +38,7 @@ __all__ = [
     "last_line",
     "last_lines",
     "on_one_line",
+    "only_weights",
     "parse_json",
     "printable",
     "read_bytes",

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.unit.clouds.test_job_files import ONE, FakeEngine
+from tests.unit.clouds.test_job_files import ONE, FakeEngine, FakeNodes
 
 from mlcd.clouds.job import JobCloud, JobLease, RealJob
 from mlcd.clouds.provider import Order, Purpose, Settled
+from mlcd.errors import ProviderError
 from mlcd.spec.batches import TargetSpec
 
 Act = Callable[[Path], object]
@@ -157,3 +158,24 @@ def test_what_an_earlier_attempt_left_counts_only_where_the_training_continued(t
     assert bool(settled.kept_folder) is not continues
     cloud.engine.act = job("model", text="other")  # type: ignore[attr-defined]
     assert (training(cloud).missing_outputs, taken(cloud)) == ((), "other")
+
+
+@pytest.mark.parametrize("error", [ProviderError("rsync did not end in 600 s"), OSError(28, "No space left on device")])
+def test_a_training_without_its_output_ends_also_where_not_everything_can_be_fetched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    asked: list[list[str]] = []
+
+    def fetch(_nodes: object, paths: list[str]) -> None:
+        asked.append(paths)
+        if paths == ["workdir"]:
+            raise error
+
+    monkeypatch.setattr(FakeNodes, "fetch", fetch, raising=False)
+    with JobLease(
+        cloud_of(tmp_path, job()), Order(config=ONE, purpose=Purpose.RUN, seconds=60.0, run_id="run")
+    ) as lease:
+        settled = lease.finish(list(lease.progress())[-1])
+    assert asked == [["workdir/model"], ["workdir"]]
+    assert settled.missing_outputs == ("model",)
+    assert [reading.warning for reading in lease.heard] == [f"{error}; not everything that the node wrote is kept"]

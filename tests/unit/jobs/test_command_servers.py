@@ -83,7 +83,7 @@ def test_the_fields_of_a_command() -> None:
         {"ignore_eos": True},
     )
     assert spec.declared_knobs == {"SLOTS": (1, 4)}
-    assert spec.search.strategy == "heterbo", "nothing is known of such a server"
+    assert spec.search.strategy == "auto"
     assert spec.goal.token_limits == (
         ChatLimit(metric=ChatMetric.TTFT, percentile=95, seconds=1.0),
         ChatLimit(metric=ChatMetric.TPOT, percentile=95, seconds=0.2),

@@ -113,6 +113,26 @@ def test_a_short_trial_is_measured_for_a_minute_and_by_enough_points() -> None:
     assert measurement(endless(lambda i: 20.0, step=60.0), policy=SHORT).seconds == 50 + 8 * 60
 
 
+@pytest.mark.parametrize(("to_beat", "seconds"), [(40.0, 50 + 80), (29.0, 200), (0.0, 200)])
+def test_a_short_trial_that_cannot_win_ends_sooner(to_beat: float, seconds: float) -> None:
+    """Half as fast as what it must beat: after half of the least time. Two thirds: warm-up might be the reason."""
+    cloud = ScriptedCloud(endless(lambda i: 20.0), noise=0.03)
+    trial = measure(cloud, CONFIG, attempt=1, policy=SHORT, usd_per_hour=PRICE, to_beat=to_beat)
+    assert trial.seconds == seconds
+
+
+def test_a_trial_that_cannot_win_takes_its_planned_time_where_none_ends_early() -> None:
+    cloud = ScriptedCloud(endless(lambda i: 20.0))
+    assert measure(cloud, CONFIG, attempt=1, policy=POLICY, usd_per_hour=PRICE, to_beat=400.0).seconds == 600
+
+
+def test_a_slow_warm_up_is_not_taken_for_a_trial_that_cannot_win() -> None:
+    cloud = ScriptedCloud(endless(lambda i: 20.0 if i > 6 else 8.0))
+    trial = measure(cloud, CONFIG, attempt=1, policy=SHORT, usd_per_hour=PRICE, to_beat=19.0)
+    assert isinstance(trial, Measurement)
+    assert trial.samples_per_second == pytest.approx(20, rel=0.02)
+
+
 def test_a_trial_that_may_not_take_longer_is_not_shortened() -> None:
     exact = TrialPolicy(extension=0.0, least_share=0.25)
     assert measurement(endless(lambda i: 20.0), policy=exact).seconds == 600

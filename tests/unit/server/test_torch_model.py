@@ -1,5 +1,8 @@
 """PyTorch behind mlcd's server, on processors: what a GPU changes is the device alone."""
 
+import io
+import os
+import zipfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +11,7 @@ import pytest
 from tests.tiny_torch import ITEMS, dense_answer, exported, scripted, with_types
 
 from mlcd.errors import BadInput
+from mlcd.graphs import read_pt2
 from mlcd.server.model import ModelRefused
 from mlcd.server.options import Device, Engine, Precision, ServerOptions, engine_of
 from mlcd.server.tensors import TensorSpec, input_of, input_text
@@ -174,3 +178,34 @@ def test_inputs_on_the_command_line_round_trip(files: Path) -> None:
     assert options.arguments()[options.arguments().index("--input") :][:2] == ["--input", "input=FP32:6"]
     assert "--compile" in options.arguments()
     assert "cuda" in options.arguments()
+
+
+class Command:
+    """An object that runs a command where it is unpickled."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return os.system, (self.text,)
+
+
+def test_a_file_with_other_objects_than_tensors_runs_nothing(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    hostile, ran = tmp_path / "hostile.pt2", tmp_path / "ran"
+    objects = io.BytesIO()
+    torch.save((Command(f"touch {ran}"), {}), objects)
+    with zipfile.ZipFile(files / "dense.pt2") as good, zipfile.ZipFile(hostile, "w") as made:
+        changed = [name for name in good.namelist() if "sample_inputs" in name]
+        for name in good.namelist():
+            made.writestr(name, objects.getvalue() if name in changed else good.read(name))
+    assert changed
+    with pytest.raises(BadInput, match="holds Python objects besides tensors"):
+        TorchModel(ServerOptions(model=hostile, batch=1))
+    with pytest.raises(BadInput, match="holds Python objects besides tensors"):
+        read_pt2(hostile, name="hostile")
+    assert not ran.exists()
+    assert os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD") is None
+    assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1"

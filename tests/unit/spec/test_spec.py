@@ -238,6 +238,8 @@ BAD_FIELDS = [
     ("outputs: [/etc/passwd]", "outputs[0]", "must be inside the working folder"),
     ("outputs: [../up]", "outputs[0]", "must be inside the working folder"),
     ("outputs: [a, a]", "outputs[1]", "given twice"),
+    ("outputs: [~/model.pt]", "outputs[0]", "must be inside the working folder"),
+    ("outputs: ['s3://bucket/model.pt']", "outputs[0]", "must be inside the working folder"),
     ("outputs: [a, ./a/]", "outputs[1]", "given twice"),
     ("outputs: a.pt, b.pt", "outputs", "several paths need brackets"),
     ("outputs: ['*.pt']", "outputs[0]", "patterns are not expanded"),

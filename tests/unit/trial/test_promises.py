@@ -10,7 +10,7 @@ from tests.synthetic import failed, make_problem, measured
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.problem import Batching, TrialPolicy
 from mlcd.space import Config
-from mlcd.trial.plan import Plan, Remaining, best, best_fitting, margin_sigmas, plans, stop_at, tie
+from mlcd.trial.plan import Plan, Remaining, best, best_fitting, margin_sigmas, plans, speed_to_beat, stop_at, tie
 from mlcd.trial.trial import FailureKind, History, Load, Measurement
 from mlcd.units import MOST_SECONDS, MOST_USD, Usd
 
@@ -127,3 +127,16 @@ def test_a_sample_is_worth_less_at_a_larger_batch() -> None:
 def test_a_trials_worst_case_has_its_extension_and_the_watchdog() -> None:
     policy = TrialPolicy(seconds=100.0, extra_seconds_per_3_nodes=10.0, extension=0.5, watchdog_seconds=7.0)
     assert (policy.planned_seconds(4), policy.extended_seconds(4), policy.worst_seconds(4)) == (110.0, 165.0, 172.0)
+
+
+@pytest.mark.parametrize("minimize", list(Objective))
+def test_at_the_speed_to_beat_a_training_is_as_good_as_the_best_measured(minimize: Objective) -> None:
+    problem = make_problem(work_samples=1e6, goal=Goal(minimize=minimize))
+    history = History(tuple(measured(problem, config, 900.0) for config in problem.space.configs[:2]))
+    config = problem.space.configs[-1]
+    speed = speed_to_beat(problem, history, config)
+    known = min(plan.value(problem) for plan in plans(problem, history))
+    assert problem.goal.scale(problem.dollars_per_second)[-1] * 1e6 / speed == pytest.approx(known)
+    assert speed_to_beat(problem, History(), config) == 0
+    limited = replace(problem, goal=Goal(minimize=minimize, budget=Usd.of(100)))
+    assert speed_to_beat(limited, history, config) == 0

@@ -350,10 +350,17 @@ def _belief(
 
 
 def _kernel(one: _Places, other: _Places, deviations: Mapping[str, float]) -> Floats:
-    gpu = one.gpu[:, None] == other.gpu[None, :]
-    instance = one.instance[:, None] == other.instance[None, :]
+    parts = _parts(one, other)
+    return np.asarray(sum(deviation**2 * parts[name] for name, deviation in deviations.items()))
+
+
+@lru_cache(maxsize=32)
+def _parts(one: _Places, other: _Places) -> dict[str, Floats]:
+    """The correlation along each of the names in SHARED and OWN."""
+    gpu = (one.gpu[:, None] == other.gpu[None, :]).astype(float)
+    instance = (one.instance[:, None] == other.instance[None, :]).astype(float)
     users = matern(np.abs(one.users[:, None] - other.users[None, :]) / USERS_LENGTH)
-    parts = {
+    return {
         "level": np.ones_like(users),
         "gpu": gpu,
         "instance": instance,
@@ -361,7 +368,6 @@ def _kernel(one: _Places, other: _Places, deviations: Mapping[str, float]) -> Fl
         "gpu users": gpu * users,
         "instance users": instance * users,
     }
-    return np.asarray(sum(deviation**2 * parts[name] for name, deviation in deviations.items()))
 
 
 def _ratio(known: Known, places: _Places) -> Belief | None:

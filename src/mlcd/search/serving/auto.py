@@ -10,17 +10,18 @@ from numpy.typing import NDArray
 from mlcd.known.tables import Known, TargetModel
 from mlcd.models.knob_gp import Columns
 from mlcd.models.serving.gaussian import Belief, matern
-from mlcd.models.serving.language import KNOBS, UNDESCRIBED_LEVEL, LanguagePrior, language_prior
+from mlcd.models.serving.language import LanguagePrior, language_prior
 from mlcd.problem import Problem
 from mlcd.search.serving.auto_settings import ServingAutoSettings
 from mlcd.search.serving.falcon_settings import FalconTransferSettings
 from mlcd.search.serving.falcon_transfer import operator_prior
+from mlcd.search.serving.heterbo import ServingHeterBO
 from mlcd.search.serving.paces import Paces
 from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
-from mlcd.search.serving.serving_forecast import LoadTests, ServingForecast, items_of, load_tests, outlook
+from mlcd.search.serving.serving_forecast import LoadTests, ServingForecast, load_tests, outlook
 from mlcd.search.serving.table_informed import ById, Need
 from mlcd.space import Config, Space
-from mlcd.trial.plan import Remaining
+from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import FailureKind, History, Suggestion
 from mlcd.units import HOUR
 
@@ -49,8 +50,8 @@ class ServingAuto(PosteriorStrategy):
     """The trial that may turn out best for its price, until none is expected to pay for itself.
 
     What is known before the first trial, the first of these that there is: a language model's sizes with the GPUs' data
-    sheets and runs of other models; an ONNX model's operators; nothing but that similar settings behave alike. Its
-    options are `steps` and the fields of ServingAutoSettings.
+    sheets and runs of other models; an ONNX model's operators. Where there is neither, it searches as `heterbo` does.
+    Its options are `steps` and the fields of ServingAutoSettings.
     """
 
     name: ClassVar[str] = "auto"
@@ -60,14 +61,35 @@ class ServingAuto(PosteriorStrategy):
     settings: ServingAutoSettings = DEFAULTS
 
     def prior(self, problem: Problem) -> AutoPrior:
-        """See PosteriorStrategy."""
-        return _prior(ById(problem.space), self.known, self.target)
+        """See PosteriorStrategy. Raises ValueError where nothing is known."""
+        found = self._known_prior(problem)
+        if found is None:
+            raise ValueError("nothing is known of the model or of others")
+        return found
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """As PosteriorStrategy, without what does not fit into memory."""
+        """As PosteriorStrategy, without what does not fit into memory; as heterbo where nothing is known."""
+        if not self.knows_something(problem):
+            return self._uninformed.suggest(problem, history, remaining, min(count, self.trials_left(problem, history)))
         fits = self.outlook_memory(problem, history) >= self.settings.least_memory
         fitting = replace(remaining, allowed=remaining.allowed & fits)
         return super().suggest(problem, history, fitting if fitting.allowed.any() else remaining, count)
+
+    def knows_something(self, problem: Problem) -> bool:
+        """Whether anything is known before the first trial."""
+        return self._known_prior(problem) is not None
+
+    def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
+        """As PosteriorStrategy; as heterbo where nothing is known."""
+        if not self.knows_something(problem):
+            return self._uninformed.recommend(problem, history, remaining)
+        return super().recommend(problem, history, remaining)
+
+    def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
+        """As PosteriorStrategy; as heterbo where nothing is known."""
+        if not self.knows_something(problem) and self.trials_left(problem, history) > 0:
+            return self._uninformed.ending(problem, history, remaining)
+        return super().ending(problem, history, remaining)
 
     def paying(self, problem: Problem, worth: ServingForecast) -> Mask:
         """Whether the expected saving, while the choice serves, exceeds the trial's price."""
@@ -112,6 +134,13 @@ class ServingAuto(PosteriorStrategy):
         found = fits.copy()
         found[load_tests(problem, history).rows] = 1.0  # these ran
         return found
+
+    @property
+    def _uninformed(self) -> ServingHeterBO:
+        return ServingHeterBO(seed=self.seed)
+
+    def _known_prior(self, problem: Problem) -> AutoPrior | None:
+        return _prior(ById(problem.space), self.known, self.target)
 
     def _trust(self, language: LanguagePrior, problem: Problem, history: History) -> float:
         """The probability that the description is right, after the trials."""
@@ -160,19 +189,19 @@ def _given(belief: Belief, data: LoadTests, pending: tuple[int, ...], noise: flo
 
 
 @lru_cache(maxsize=8)
-def _prior(space: ById[Space], known: Known | None, target: TargetModel | None) -> AutoPrior:
+def _prior(space: ById[Space], known: Known | None, target: TargetModel | None) -> AutoPrior | None:
+    """What is known before the first trial; None if nothing is."""
     configs = space.value.configs
     ones = np.ones(len(configs))
     if known is not None and known.lengths is not None:
         language = language_prior(known, None if target is None else target.language, configs, _own_knobs(space.value))
-        if language is not None:
-            belief = language.described or language.undescribed
+        belief = None if language is None else language.described or language.undescribed
+        if belief is not None and np.ptp(belief.mean.reshape(len(configs), -1), axis=0).max() > 0:  # tells them apart
             return AutoPrior(belief=belief, fits=ones, unseen={}, language=language)
     if known is not None and target is not None and target.operators and known.curves:
         found = operator_prior(space, known, target, FalconTransferSettings())
         return AutoPrior(belief=found.belief, fits=found.fits, unseen=found.unseen)
-    covariance = UNDESCRIBED_LEVEL**2 + 4 * KNOBS**2 * _correlation(Columns.of(space.value))
-    return AutoPrior(belief=Belief(mean=np.log(items_of(space.value)), covariance=covariance), fits=ones, unseen={})
+    return None
 
 
 def _own_knobs(space: Space) -> Floats | None:

@@ -28,8 +28,10 @@ class Roofline(RankedStrategy):
         """What `auto` expects before its first trial. Raises BadInput for data sheets alone where there are none."""
         known = self.tables if self.learns else _without_models(self.tables)
         auto = ServingAuto(known=known, target=self.target)
-        if not self.learns and auto.prior(problem).language is None:
-            raise BadInput("search.strategy: roofline:learns=off needs a language model and the GPUs of every type")
+        if not auto.knows_something(problem):
+            raise BadInput(
+                "search.strategy: roofline needs a model's operators, or its sizes and the GPUs of every type"
+            )
         return auto.outlook(problem, History()).gain
 
     def reason(self, problem: Problem, history: History) -> str:  # noqa: ARG002

@@ -1,0 +1,27 @@
+"""Files in which PyTorch keeps Python objects: read as tensors and plain values, whatever else they hold."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_FORCE, _FORCE_NOT = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
+"""PyTorch's own variables, which it reads whenever it loads: the first overrules what its callers ask for."""
+
+
+@contextmanager
+def only_weights() -> Iterator[None]:
+    """While this lasts, nothing that PyTorch unpickles runs code: an object that would is an error.
+
+    `torch.export.load` unpickles everything where reading weights alone fails: a file could run any command.
+    """
+    before = {name: os.environ.get(name) for name in (_FORCE, _FORCE_NOT)}
+    os.environ[_FORCE] = "1"
+    os.environ.pop(_FORCE_NOT, None)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
