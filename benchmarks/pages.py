@@ -38,6 +38,7 @@ SCRIPTS = (
     "chat_guidellm",
     "serve_real",
     "serve_verify",
+    "record_serve_gpu",
     "serverless_sync",
     "ask_tell",
 )
