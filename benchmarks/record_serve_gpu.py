@@ -138,7 +138,7 @@ def parts(record: Row | None = None) -> pages.Parts:
 
 def _table(record: Row) -> str:
     lines = [
-        "| model | configurations measured | kept the limits | choice of the search | its worth / the best | verified |",
+        "| model | configurations | kept the limits | choice of the search | its worth / the best | verified |",
         "|---|---|---|---|---|---|",
     ]
     for name, model in record["models"].items():
@@ -155,7 +155,7 @@ def _table(record: Row) -> str:
     about, twice = record["about"][-1], record["repeated"]
     said = f"{about['gpu']}; PyTorch {about['torch']}, transformers {about['transformers']}, {about['date'][:10]}."
     noise = (
-        f"{twice['pairs']} configurations were measured twice, by the search and by the exhaustive part of the same run:"
+        f"{twice['pairs']} configurations were measured twice, by the search and exhaustively in the same run:"
         f" the larger rate is {twice['median']:.2f} times the smaller at the median, {twice['most']:.2f} at most."
     )
     return "\n".join([said, "", *lines, "", noise])
