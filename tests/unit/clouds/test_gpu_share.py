@@ -122,6 +122,7 @@ def test_the_users_own_service_is_used(gpus: Path) -> None:
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", True),
         ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
         ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", True),
+        ('status 503: {"error":"CB worker is dead: Memory footprint 42420 is more than available memory 33373"}', True),
         ("ValueError: No available memory for the cache blocks.", True),
         ("RuntimeError: CUDA error: device-side assert triggered", False),
         ("", False),
