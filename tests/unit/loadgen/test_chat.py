@@ -193,6 +193,22 @@ def test_tokens_of_a_word_that_no_tokenizer_makes_are_not_believed(counted: tupl
         made.calibrate(list(zip(PROBE_WORDS, counted, strict=True)))
 
 
+def test_a_last_event_that_is_wrong_and_ends_with_the_connection_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        requests = itertools.repeat((b"x", Exchange(input_tokens=1, output_tokens=1)))
+        wire = ChatWire("127.0.0.1", listener.getsockname()[1], requests, timeout_seconds=10, most_seconds=10)
+        wire.send(time.perf_counter())
+        opened, _ = listener.accept()
+        with opened:
+            opened.recv(1)
+            opened.sendall(HEAD + b'\r\ndata: {"usage": {"prompt_tokens": -1}}')
+        ended = []
+        while wire.under_way:
+            ended += wire.wait(0.1)
+        wire.close()
+    assert [each.error.partition(":")[0] for each in ended] == ["the stream's usage"]
+
+
 def test_a_server_that_resets_before_it_has_read_a_prompt_is_an_error() -> None:
     body = b"x" * 20_000_000  # more than the system keeps for the server
     with socket.create_server(("127.0.0.1", 0)) as listener:
