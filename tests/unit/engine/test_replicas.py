@@ -1,5 +1,7 @@
 """How many servers: load tests of one node, a choice of several, and its verification with all of them."""
 
+from dataclasses import replace
+
 import pytest
 from tests.replica_world import BATCHES, SLO, MadeUpServers, nodes_problem, run_of
 
@@ -9,7 +11,7 @@ from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.replicas import SCALING_ERROR, at_nodes, best_forms, with_replicas
-from mlcd.trial.trial import FailureKind, History, Measurement
+from mlcd.trial.trial import FailureKind, History, Measurement, TokenLoad, TokenPoint
 
 TYPES = {"small": 1.0, "large": 1.8}
 RATES = {"small": 10.0, "large": 40.0}
@@ -96,6 +98,33 @@ def test_what_a_load_test_says_of_more_nodes() -> None:
     assert three.relative_error > max(one.relative_error, SCALING_ERROR)
     assert three.usd.micros == 0  # nobody paid for it
     assert at_nodes(one, one.config) is one
+
+
+def test_tokens_in_flight_and_a_second_add_up_over_nodes() -> None:
+    one = measured(config("small", 1, 8))
+    assert one.load is not None
+    point = TokenPoint(concurrency=4.0, output_tokens_per_second=100.0, ttft_p95=0.1, tpot_p95=0.01, kept=True)
+    tokens = TokenLoad(
+        concurrency=4.0,
+        requests_per_second=10.0,
+        good_per_second=9.0,
+        input_tokens_per_second=50.0,
+        output_tokens_per_second=100.0,
+        input_tokens=5.0,
+        output_tokens=10.0,
+        ttft=(0.1, 0.1, 0.1),
+        tpot=(0.01, 0.01, 0.01),
+        e2e=(0.2, 0.2, 0.2),
+        front=(point,),
+    )
+    three = at_nodes(replace(one, load=replace(one.load, tokens=tokens)), config("small", 3, 8))
+    assert three.load is not None
+    assert three.load.tokens is not None
+    seen = three.load.tokens
+    assert (seen.concurrency, seen.requests_per_second, seen.output_tokens_per_second) == (12.0, 30.0, 300.0)
+    assert (seen.ttft, seen.output_tokens) == (tokens.ttft, 10.0)
+    assert (seen.front[0].concurrency, seen.front[0].output_tokens_per_second) == (12.0, 300.0)
+    assert seen.front[0].ttft_p95 == 0.1
 
 
 def test_a_measurement_is_not_replaced_by_what_follows_from_another() -> None:

@@ -85,7 +85,8 @@ class _View:
     def _inside(self, trial: Trial) -> Trial:
         config = self.inside[settings_of(trial.config)]
         if isinstance(trial, Measurement):
-            trial = at_nodes(trial, self.shown[config])
+            # Its paces stay those of the test: beliefs about them are about the requests in flight that are tried.
+            trial = replace(at_nodes(trial, self.shown[config]), load=trial.load)
         return replace(trial, config=config)
 
 
