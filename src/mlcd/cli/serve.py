@@ -186,9 +186,9 @@ def _use(
     written: list[Path] = []
     for kind, folder in writes:
         if isinstance(server, LocalServing):
-            written += write_files(kind, folder, record, server)
+            written += write_files(kind, folder, record, server, prepared.nodes)
         elif isinstance(server, CommandServing) and spec.server is not None:
-            written += write_command_files(kind, folder, record, server, image=spec.server.image)
+            written += write_command_files(kind, folder, record, server, image=spec.server.image, nodes=prepared.nodes)
     if deploy is None:
         return None, written
     from mlcd.clouds.serving.deploy import deploy as start

@@ -7,6 +7,7 @@ from mlcd.report.deploy_files import MEMORY_FACTOR, comments, label_of
 from mlcd.report.service_files import CONTAINER_PORT, WRITERS, Model, Service
 from mlcd.run.findings import DayPlan
 from mlcd.space import Config
+from mlcd.trial.replicas import settings_of
 
 SHELL = "/bin/sh"
 MODELS = "/models"
@@ -25,7 +26,7 @@ class CommandDeployment:
     cpus, gpus   of this machine, all of which it had; gpu: their name
     promise      what it sustained, in words: a comment in each file
     rate         requests a second that it holds; start_seconds: how long it took to become ready
-    day          replicas by the hour; None: one
+    day          replicas by the hour; None: `servers` all the time
     """
 
     name: str
@@ -43,6 +44,7 @@ class CommandDeployment:
     promise: str = ""
     start_seconds: float = 0.0
     day: DayPlan | None = None
+    servers: int = 1
 
 
 def command_files(kind: str, deployment: CommandDeployment) -> dict[str, str]:
@@ -53,7 +55,7 @@ def command_files(kind: str, deployment: CommandDeployment) -> dict[str, str]:
 def _service(deployment: CommandDeployment) -> Service:
     name = deployment.model.rstrip("/").rpartition("/")[2]
     mounted = Model(here=deployment.model, there=f"{MODELS}/{name}") if deployment.model_is_here else None
-    knobs = {name: str(value) for name, value in deployment.config.as_dict().items()}
+    knobs = {name: str(value) for name, value in settings_of(deployment.config) if name != "instance"}
     given = {"MODEL": mounted.there if mounted else deployment.model, "HOST": "0.0.0.0", "PORT": str(CONTAINER_PORT)}  # noqa: S104 - within its container
     memory = None
     if deployment.memory_gib is not None:
@@ -75,4 +77,5 @@ def _service(deployment: CommandDeployment) -> Service:
         model=mounted,
         start_seconds=deployment.start_seconds,
         day=deployment.day,
+        servers=deployment.servers,
     )

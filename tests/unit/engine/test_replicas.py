@@ -1,10 +1,16 @@
 """How many servers: load tests of one node, a choice of several, and its verification with all of them."""
 
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+import yaml
 from tests.replica_world import BATCHES, SLO, MadeUpServers, nodes_problem, run_of
 
+from mlcd.catalog import Instance
+from mlcd.cli.serve_files import write_command_files
 from mlcd.goal import Goal, Objective
 from mlcd.report.serving import serving_verdict
 from mlcd.run.step import Role
@@ -12,6 +18,7 @@ from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.replicas import SCALING_ERROR, at_nodes, best_forms, with_replicas
 from mlcd.trial.trial import FailureKind, History, Measurement, TokenLoad, TokenPoint
+from mlcd.units import Usd
 
 TYPES = {"small": 1.0, "large": 1.8}
 RATES = {"small": 10.0, "large": 40.0}
@@ -137,3 +144,28 @@ def test_a_measurement_is_not_replaced_by_what_follows_from_another() -> None:
     assert with_replicas(nodes_problem(TYPES, COUNTS, goal(), scales_out=False), History((one,))) == History((one,))
     (form,) = best_forms(problem, History((one,)))
     assert form.config.nodes == 1  # 30 requests/s: one does
+
+
+def test_written_files_start_the_chosen_number_on_such_nodes(tmp_path: Path) -> None:
+    run = run_of(nodes_problem(TYPES, COUNTS, goal(rate=200.0)), MadeUpServers(rate), "exhaustive")
+    large = Instance(
+        cloud="slurm",
+        name="large",
+        vcpus=4,
+        memory_gib=16,
+        network_gbps=1.0,
+        usd_per_hour=Usd.of("1.8"),
+        accelerator="L4",
+        accelerators=2,
+    )
+    nodes = SimpleNamespace(instances=(large,))
+    cloud = SimpleNamespace(run="serve --port $PORT", model="m", ready="/", cpus=tuple(range(64)), gpu=None)
+    kind, image = "kubernetes", "made/up:1"
+    (file,) = write_command_files(kind, tmp_path, run, cast(Any, cloud), image=image, nodes=cast(Any, nodes))
+    made, _ = yaml.safe_load_all(file.read_text())
+    assert made["spec"]["replicas"] == 2
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    limits = container["resources"]["limits"]
+    assert (limits["cpu"], limits["nvidia.com/gpu"]) == ("4", "2"), "of a node, not of the machine that mlcd runs on"
+    assert {each["name"] for each in container["env"]} == {"batch", "MODEL", "HOST", "PORT"}
+    assert "on 2 x large" in file.read_text()
