@@ -89,12 +89,10 @@ def write_command_files(
     flight = f", with at most {choice.most_in_flight:.0f} in flight" if choice.most_in_flight else ""
     first = f", time to first token p95 {latency_text(tokens.ttft[1])}" if tokens is not None else ""
     machine = _machine(nodes, choice.config)
-    where = _where(machine, choice.config)
+    where = f" {_where(machine, choice.config)}" if machine is not None else ""
     if machine is not None:
-        cpus, gpus = (
-            max(int(machine.vcpus), 1),
-            [machine.accelerator or ""] * (machine.accelerators if machine.has_gpu else 0),
-        )
+        cpus = max(int(machine.vcpus), 1)
+        gpus = [machine.accelerator or ""] * (machine.accelerators if machine.has_gpu else 0)
     else:
         cpus, gpus = len(cloud.cpus), gpu_names()[: 1 if cloud.gpu is not None else None]
     deployment = CommandDeployment(
@@ -109,7 +107,7 @@ def write_command_files(
         gpus=len(gpus),
         gpu=gpus[0] if gpus else "",
         memory_gib=choice.load.memory_gib,
-        promise=f"held {speed_text(choice.requests_per_second)} requests/s{first}{flight}{' ' + where if where else ''}",
+        promise=f"held {speed_text(choice.requests_per_second)} requests/s{first}{flight}{where}",
         servers=choice.config.nodes,
         rate=choice.requests_per_second,
         start_seconds=_start_seconds(record, choice.config),
