@@ -50,7 +50,7 @@ def write_files(
         promise=f"held {held} {_where(machine, choice.config) or f'on {cpus} processors'}",
         servers=choice.config.nodes,
         rate=choice.requests_per_second,
-        start_seconds=_start_seconds(record, choice.config),
+        start_seconds=start_seconds(record, choice.config),
         day=shown(record).serve_findings.day,
     )
     try:
@@ -110,7 +110,7 @@ def write_command_files(
         promise=f"held {speed_text(choice.requests_per_second)} requests/s{first}{flight}{where}",
         servers=choice.config.nodes,
         rate=choice.requests_per_second,
-        start_seconds=_start_seconds(record, choice.config),
+        start_seconds=start_seconds(record, choice.config),
         day=found.day,
     )
     try:
@@ -129,7 +129,7 @@ def gpu_names(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
     return found
 
 
-def _start_seconds(record: SearchRun, config: Config) -> float:
+def start_seconds(record: SearchRun, config: Config) -> float:
     """The longest that a server of this configuration took to become ready."""
     trials = (trial for trial in record.history.measured if settings_of(trial.config) == settings_of(config))
     return max((trial.startup_seconds for trial in trials), default=0.0)

@@ -29,8 +29,8 @@ STRATEGIES = ("auto", "roofline")
 MOST_RUNS = 20
 """Most runs to look at, the newest first."""
 MOST_OTHER_LENGTH = 2.0
-"""Earlier runs tell nothing whose mean prompts or answers were so many times longer or shorter: their time goes elsewhere
-(long prompts into prefill), and a chat template adds a few dozen tokens to a prompt."""
+"""Earlier runs whose mean prompts or answers were so many times longer or shorter tell nothing: their time went
+elsewhere. Not less, because a chat template adds a few dozen tokens to a prompt."""
 HERE = ""
 """Stands for the machine that mlcd runs on, where configurations have no instance type."""
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import yaml
 from tests.replica_world import BATCHES, SLO, MadeUpServers, nodes_problem, run_of
@@ -12,10 +13,13 @@ from tests.replica_world import BATCHES, SLO, MadeUpServers, nodes_problem, run_
 from mlcd.catalog import Instance
 from mlcd.cli.serve_files import write_command_files
 from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem
 from mlcd.report.serving import serving_verdict
 from mlcd.run.step import Role
+from mlcd.search.serving.per_replica import PerReplica
 from mlcd.space import Config
 from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Remaining
 from mlcd.trial.replicas import SCALING_ERROR, at_nodes, best_forms, with_replicas
 from mlcd.trial.trial import FailureKind, History, Measurement, TokenLoad, TokenPoint
 from mlcd.units import Usd
@@ -71,6 +75,24 @@ def test_the_highest_rate_takes_all_nodes() -> None:
     run_of(nodes_problem(TYPES, COUNTS, Goal(minimize=Objective.TIME, slo=SLO)), servers, "exhaustive")
     assert {each.nodes for role, each in servers.performed if role is Role.TRIAL} == {1}
     assert servers.performed[-1] == (Role.VERIFICATION, config("large", 3, 8))
+
+
+def test_the_strategy_sees_rates_as_they_were_measured_where_all_types_grow_alike() -> None:
+    """Beliefs about paces are about one server: beside a rate of three, no other type would seem worth a test."""
+    problem = nodes_problem(TYPES, COUNTS, Goal(minimize=Objective.TIME, slo=SLO))
+    one = measured(config("small", 1, 8))
+    seen: list[float] = []
+
+    class Looks:
+        name, guarded = "looks", True
+
+        def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[()]:
+            seen.extend(trial.samples_per_second for trial in history.measured)
+            return ()
+
+    anything = Remaining(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
+    PerReplica(inner=cast(Any, Looks())).suggest(problem, History((one,)), anything, 1)
+    assert seen == [one.samples_per_second]
 
 
 def test_a_failure_excludes_its_settings_for_every_number() -> None:

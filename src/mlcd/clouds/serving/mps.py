@@ -46,7 +46,7 @@ def _served(folder: str, command: list[str]) -> int:
     os.environ[PIPES] = os.environ[LOGS] = folder
     log = os.path.join(folder, "service.txt")  # noqa: PTH118
     with open(log, "ab") as out:  # noqa: PTH123
-        service = subprocess.Popen(
+        service = subprocess.Popen(  # noqa: S603
             [CONTROL, "-f"],
             stdin=subprocess.DEVNULL,
             stdout=out,
