@@ -26,8 +26,8 @@ _SATURATED_SHARE = 0.85
 """Of one processor: a generator that used more may have set the result."""
 _PARTS = 5
 _BEHIND, _BEHIND_SHARE = 2.0, 0.05
-"""A server falls behind whose last answers take so many times as long as its first, by this share of the test's time: one
-that gets 1.1 times what it can do is 9% of the time late at the end."""
+"""A server falls behind whose last answers take so many times as long as its first, by this share of the test's time.
+With 1.1 times what it can do, a server is late by 9% of the time at the end."""
 _PROBE_TOKENS = 16
 """Of the answers that are compared with the tokenizer."""
 _RATES = 4
