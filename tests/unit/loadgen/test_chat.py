@@ -269,6 +269,21 @@ def test_a_step_counts_requests_and_tokens_of_its_own_time() -> None:
     assert not chat._Step(begun=0, ended=1, streams=[stream(0.1, 0.1, 2, error="x")]).result(()).kept
 
 
+@pytest.mark.parametrize(("behind", "kept"), [(0.0, True), (0.2, False)])
+def test_without_limits_a_server_that_falls_behind_does_not_hold_the_rate(behind: float, kept: bool) -> None:
+    """Each second, it is `behind` seconds later; nothing else tells that where there is no limit."""
+    step = chat._Step(begun=0.0, ended=60.0, rate=1.0, is_open=True)
+    for at in range(60):
+        end = at + 1.0 + behind * at
+        step.streams.append(Stream(at, at, end, 0, first=at + 0.5, last=end, output_tokens=8))
+    step.all = step.streams
+    assert step.result(()).kept is kept
+    late = ChatLimit(metric=ChatMetric.E2E, percentile=99, seconds=100.0)
+    assert step.result((late,)).kept, "a limit decides by itself"
+    step.is_open = False
+    assert step.result(()).kept, "where so many are in flight, the server sets the pace"
+
+
 def test_the_best_pace_has_the_most_tokens_of_requests_within_the_limits() -> None:
     limit = ChatLimit(metric=ChatMetric.TTFT, percentile=50, seconds=1.0)
     slow = [stream(at, 0.1, 11, intended=at - wait) for at, wait in ((3.0, 0.5), (4.0, 0.6), (5.0, 2.0), (6.0, 0.7))]
