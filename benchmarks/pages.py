@@ -38,6 +38,7 @@ SCRIPTS = (
     "chat_guidellm",
     "serve_real",
     "serve_verify",
+    "serve_nodes",
     "serverless_sync",
     "ask_tell",
 )

@@ -80,6 +80,12 @@ class _Server:
 
     def begin(self, client: _Client) -> None:
         self.writing += 1
+        try:
+            self.answer(client)
+        except OSError:  # it went away meanwhile
+            self.end(client)
+
+    def answer(self, client: _Client) -> None:
         if self.fault == "status":
             client.socket.sendall(b"HTTP/1.1 503 Busy\r\nContent-Length: 9\r\n\r\nno \x1b[31mway")
             self.end(client)

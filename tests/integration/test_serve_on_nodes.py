@@ -1,7 +1,6 @@
 """`mlcd serve` on leased nodes: real servers in the minicloud's namespaces, real load, and nothing left behind."""
 
 import json
-import os
 import random
 import shlex
 import signal
@@ -192,9 +191,9 @@ def test_killed_mlcd_leaves_nothing_and_resumes(home: Path, tmp_path: Path, caps
     file = written(tmp_path, {**job, "search": {**MODEL_JOB["search"], "max_trials": 2}})  # the killed one counts
     kill_after(home, file, lambda: bool(leases_left(home)), 2.0)
     wait(lambda: no_server_answers(home))  # the agents notice, and end the servers
-    assert mlcd(["down", "--on", "minicloud", "-y"]) == 0
-    assert leases_left(home) == []
     (run_id,) = (path.name for path in home.glob("work/*"))
+    assert mlcd(["down", run_id, "-y"]) == 0
+    assert leases_left(home) == []
     capsys.readouterr()
     assert mlcd(["resume", run_id, "-o", "json"]) == 0
     said = answer(capsys)
@@ -224,6 +223,7 @@ def test_fifty_kills_at_random_instants(home: Path, tmp_path: Path) -> None:
     for _ in range(50):
         kill_after(home, file, home.exists, chance.uniform(0.0, 12.0))
         wait(lambda: no_server_answers(home))
-        os.environ["MLCD_HOME"] = str(home)
-        assert mlcd(["down", "--on", "minicloud", "-y"]) == 0
+        left = leases_left(home)
+        for run_id in {lease.parents[1].name for lease in home.glob("work/*/leases/*") if lease.name in left}:
+            assert mlcd(["down", run_id, "-y"]) == 0
         assert leases_left(home) == []

@@ -75,7 +75,8 @@ def serve(  # noqa: PLR0917 - click passes options by name
     """Compare strategies on held-out models after a few trials.
 
     Accuracy: requests per dollar of the choice / those of the best configuration; 0 if the choice breaks the latency
-    limit. Cost regret: what the choice costs more than the best, at the median. Without --sim, --cpu and --tables, the models are those measured for mlcd on an H200.
+    limit. Cost regret: what the choice costs more than the best, at the median. Without --sim, --cpu and --tables, the
+    models are those measured for mlcd on an H200.
     """
     from mlcd.bench.serve.beds import beds
     from mlcd.bench.serve.score import ServeComparison, applicable, as_json, compare, summarise

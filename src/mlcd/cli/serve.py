@@ -189,7 +189,7 @@ def _use(
         if isinstance(server, LocalServing):
             written += write_files(kind, folder, record, server, prepared.nodes)
         elif isinstance(server, CommandServing) and spec.server is not None:
-            written += write_command_files(kind, folder, record, server, image=spec.server.image, nodes=prepared.nodes)
+            written += write_command_files(kind, folder, record, server, spec=spec, nodes=prepared.nodes)
     if deploy is None:
         return None, written
     from mlcd.clouds.serving.deploy import READY_SECONDS

@@ -10,6 +10,7 @@ from mlcd.clouds.serving import CommandServing, LocalServing
 from mlcd.clouds.serving.local import cores_of
 from mlcd.errors import BadInput
 from mlcd.findings import shown
+from mlcd.gpus import find_gpus
 from mlcd.jobs.serve_nodes import Leasable
 from mlcd.report.command_files import CommandDeployment, command_files
 from mlcd.report.deploy_files import Deployment, deploy_files, model_path
@@ -17,9 +18,9 @@ from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.server.quantise import quantised, weights_beside
 from mlcd.space import Config
+from mlcd.spec.serve import ServeSpec
 from mlcd.trial.replicas import settings_of
 from mlcd.units import latency_text
-from mlcd.untrusted import last_lines
 
 
 def write_files(
@@ -74,7 +75,7 @@ def write_command_files(
     record: SearchRun,
     cloud: CommandServing,
     *,
-    image: str,
+    spec: ServeSpec,
     nodes: Leasable | None = None,
 ) -> list[Path]:
     """Write the files of a kind that start the chosen configuration of a command. Raises BadInput.
@@ -94,12 +95,14 @@ def write_command_files(
         cpus = max(int(machine.vcpus), 1)
         gpus = [machine.accelerator or ""] * (machine.accelerators if machine.has_gpu else 0)
     else:
-        cpus, gpus = len(cloud.cpus), gpu_names()[: 1 if cloud.gpu is not None else None]
+        here = [gpu.model for gpu in find_gpus()]
+        cpus, gpus = len(cloud.cpus), here[: 1 if cloud.gpu is not None else None]
     deployment = CommandDeployment(
         name=record.problem.name,
         run=cloud.run,
         config=choice.config,
-        image=image,
+        knobs={name: str(choice.config[name]) for name in spec.declared_knobs},
+        image=spec.server.image if spec.server is not None else "",
         model=cloud.model,
         model_is_here=Path(cloud.model).is_absolute() and Path(cloud.model).exists(),
         ready=cloud.ready,
@@ -117,16 +120,6 @@ def write_command_files(
         return _written(folder, command_files(kind, deployment))
     except OSError as error:
         raise BadInput(f"--write: {error.filename or folder} cannot be written: {error.strerror or error}") from error
-
-
-def gpu_names(drivers: Path = Path("/proc/driver/nvidia/gpus")) -> list[str]:
-    """The GPUs of this machine as SkyPilot names them, such as H200; empty without NVIDIA's driver."""
-    found = []
-    for folder in sorted(drivers.iterdir()) if drivers.is_dir() else ():
-        model = next((line for line in last_lines(folder / "information") if line.startswith("Model:")), "")
-        words = [word for word in model.partition(":")[2].split() if word not in ("NVIDIA", "Tesla")]
-        found.append(words[0].partition("-")[0] if words else "GPU")
-    return found
 
 
 def start_seconds(record: SearchRun, config: Config) -> float:

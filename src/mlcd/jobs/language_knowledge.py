@@ -37,11 +37,12 @@ HERE = ""
 
 @dataclass(frozen=True, kw_only=True)
 class LanguageKnowledge:
-    """What strategies are given, and what the user is told about it."""
+    """What strategies are given, what the user is told about it, and the runs that it comes from."""
 
     known: Known
     target: TargetModel
     notes: tuple[str, ...]
+    earlier: tuple[str, ...]
 
 
 def model_sizes(model: str) -> tuple[LanguageModel | None, tuple[str, ...]]:
@@ -82,10 +83,14 @@ def language_knowledge(
     machines: Mapping[str, Machine],
     folder: Path,
     cloud: str,
+    names: tuple[str, ...] | None = None,
 ) -> LanguageKnowledge:
-    """What the model's sizes, the GPUs and the store in `folder` tell of it. Load tests go up to `concurrency`."""
+    """What the model's sizes, the GPUs and the store in `folder` tell of it. Load tests go up to `concurrency`.
+
+    names  the runs to learn from, of a search that continues; None: those that have ended, the newest
+    """
     users = tuple(2**power for power in range(concurrency.bit_length()) if 2**power <= concurrency)
-    earlier = _earlier(folder, cloud, frozenset(machines), lengths)
+    earlier = _earlier(folder, cloud, frozenset(machines), lengths, names)
     paces = _paces(earlier, machines, lengths)
     known = Known(
         configs=problem.space.configs,
@@ -104,7 +109,12 @@ def language_knowledge(
         notes = (f"expects speeds by the model's sizes and those of {listed(run.name for run in earlier)}",)
     elif language is not None and machines:
         notes = ("expects speeds by the model's sizes and the GPUs' data sheets",)
-    return LanguageKnowledge(known=known, target=TargetModel(name=model, operators=(), language=language), notes=notes)
+    return LanguageKnowledge(
+        earlier=tuple(run.name for run in earlier),
+        known=known,
+        target=TargetModel(name=model, operators=(), language=language),
+        notes=notes,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -116,15 +126,21 @@ class _EarlierRun:
     seconds: Mapping[tuple[str, int], float]
 
 
-def _earlier(folder: Path, cloud: str, instances: frozenset[str], lengths: TokenLengths) -> tuple[_EarlierRun, ...]:
+def _earlier(
+    folder: Path, cloud: str, instances: frozenset[str], lengths: TokenLengths, names: tuple[str, ...] | None
+) -> tuple[_EarlierRun, ...]:
     """Runs of language models in the same place on the same types with requests like these, the newest first."""
-    if not (folder / FILE).exists():
+    if not instances or names == () or not (folder / FILE).exists():
         return ()
     found: list[_EarlierRun] = []
     looked = 0
     with Store(folder, reading=True) as store:
         for summary in store.runs():
             if summary.kind is not Kind.SERVE or summary.cloud != cloud or not summary.trials or looked == MOST_RUNS:
+                continue
+            if not (
+                summary.status is not None and summary.status.is_final if names is None else summary.run_id in names
+            ):
                 continue
             looked += 1
             with suppress(DamagedStore, MlcdError):

@@ -66,16 +66,25 @@ class PreparedServing(Prepared[Problem]):
 
 
 def prepare(
-    spec: ServeSpec, *, seed: int = 0, folder: Path | None = None, strategy: Strategy | None = None
+    spec: ServeSpec,
+    *,
+    seed: int = 0,
+    folder: Path | None = None,
+    strategy: Strategy | None = None,
+    earlier: tuple[str, ...] | None = None,
 ) -> PreparedServing:
     """Read the model, look up known models, build the space. Raises BadInput, SpecError, MissingExtra; spends nothing.
 
     strategy  an object instead of the strategy that the job names; see `with_strategy`
+    earlier   runs of other language models that the strategy may learn from; None: those in the store
     """
     spec = with_strategy(spec, strategy)
     nodes = leasable(spec, folder or home())
     if spec.server is not None:
-        return _prepare_command(spec, spec.server, seed=seed, folder=folder or home(), strategy=strategy, nodes=nodes)
+        place = folder or home()
+        return _prepare_command(
+            spec, spec.server, seed=seed, folder=place, strategy=strategy, nodes=nodes, earlier=earlier
+        )
     is_torch = engine_of(Path(spec.model)) is Engine.PYTORCH
     require("serve-torch" if is_torch else "serve", "mlcd serve")
     model = read_model(spec)
@@ -199,6 +208,7 @@ def _prepare_command(
     folder: Path,
     strategy: Strategy | None,
     nodes: Leasable | None,
+    earlier: tuple[str, ...] | None,
 ) -> PreparedServing:
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder, nodes=nodes)
@@ -218,6 +228,7 @@ def _prepare_command(
     )
     language, notes = model_sizes(job.cloud.model)
     known, target = None, None
+    learnt_from: tuple[str, ...] = ()
     if strategy is None and spec.search.strategy.partition(":")[0] in LANGUAGE_STRATEGIES:
         knowledge = language_knowledge(
             problem,
@@ -228,8 +239,10 @@ def _prepare_command(
             machines=machine_here(find_gpus()) if nodes is None else machines_of(nodes.instances),
             folder=folder,
             cloud=job.cloud.name if nodes is None else nodes.engine.name,
+            names=earlier,
         )
         known, target, notes = knowledge.known, knowledge.target, (*notes, *knowledge.notes)
+        learnt_from = knowledge.earlier
     facts = ServingFacts(
         model=spec.model or command.served_name,
         scenario=CHAT,
@@ -237,6 +250,7 @@ def _prepare_command(
         verify_seconds=spec.load.verify_seconds,
         profile=day_rates(spec),
         language=language,
+        earlier=learnt_from,
         notes=notes if nodes is None else (*nodes.notes, *notes),
     )
     return _prepared(

@@ -62,7 +62,8 @@ class JobKind:
         """
         spec = self.read(stored)
         self.check(spec, **objects)
-        known = {"earlier": run.header.functions.earlier} if run.header.functions is not None else {}
+        facts = run.header.functions or run.header.serving
+        known = {"earlier": facts.earlier} if facts is not None else {}
         return self.prepare(spec, seed=run.seed, folder=folder, **known, **objects)
 
 

@@ -1,13 +1,13 @@
 """The files that start a server which is a command, as it was verified: its image, variables, knobs and limits."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlcd.report.deploy_files import MEMORY_FACTOR, comments, label_of
 from mlcd.report.service_files import CONTAINER_PORT, WRITERS, Model, Service
 from mlcd.run.findings import DayPlan
 from mlcd.space import Config
-from mlcd.trial.replicas import settings_of
 
 SHELL = "/bin/sh"
 MODELS = "/models"
@@ -20,6 +20,7 @@ class CommandDeployment:
     """What to start, and how.
 
     run          the command, for the shell; it finds the knobs, $MODEL, $HOST and $PORT in its environment
+    knobs        of the command, with the values that were chosen
     image        in which it runs; "": none is known
     model        $MODEL; where `model_is_here`, a folder or file of this machine
     ready        the path that answers 200 when it is ready
@@ -32,6 +33,7 @@ class CommandDeployment:
     name: str
     run: str
     config: Config
+    knobs: Mapping[str, str]
     model: str
     ready: str
     rate: float
@@ -55,7 +57,6 @@ def command_files(kind: str, deployment: CommandDeployment) -> dict[str, str]:
 def _service(deployment: CommandDeployment) -> Service:
     name = deployment.model.rstrip("/").rpartition("/")[2]
     mounted = Model(here=deployment.model, there=f"{MODELS}/{name}") if deployment.model_is_here else None
-    knobs = {name: str(value) for name, value in settings_of(deployment.config) if name != "instance"}
     given = {"MODEL": mounted.there if mounted else deployment.model, "HOST": "0.0.0.0", "PORT": str(CONTAINER_PORT)}  # noqa: S104 - within its container
     memory = None
     if deployment.memory_gib is not None:
@@ -69,7 +70,7 @@ def _service(deployment: CommandDeployment) -> Service:
         ready=deployment.ready,
         live=deployment.ready,
         rate=deployment.rate,
-        envs={**knobs, **given},
+        envs={**deployment.knobs, **given},
         cpus=deployment.cpus,
         gpus=deployment.gpus,
         gpu=deployment.gpu,

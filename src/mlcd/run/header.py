@@ -24,6 +24,7 @@ class ServingFacts:
     notes           what was excluded from the space, and why
     profile         requests a second of every hour; empty: the traffic does not change
     language        a language model's sizes, for later runs of other models; None if they are not known
+    earlier         the runs of other models that the strategy knew when this one began
     """
 
     model: str
@@ -34,6 +35,7 @@ class ServingFacts:
     notes: tuple[str, ...] = ()
     profile: tuple[float, ...] = ()
     language: LanguageModel | None = None
+    earlier: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -63,6 +63,7 @@ TEMPLATES: Mapping[str, Template] = {
     "sglang": Template(command="serve", name="my-llm", what="a language model served by SGLang"),
     "tgi": Template(command="serve", name="my-llm", what="a language model served by Text Generation Inference"),
     "llamacpp": Template(command="serve", name="my-llm", what="a language model served by llama.cpp"),
+    "triton": Template(command="serve", name="my-llm", what="a language model served by Triton with its vLLM backend"),
     "transformers": Template(command="serve", name="my-llm", what="a language model served by transformers serve"),
     "serverless": Template(
         command="serverless", name="my-functions", what="a training on functions: simulated, runs as it is"

@@ -9,6 +9,7 @@ from mlcd.findings.day import day_plan, paid_seconds
 from mlcd.findings.serve import chosen, serve_findings
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.loadgen.chat.plan import ChatLimit, ChatMetric
+from mlcd.run.attempt import Attempt
 from mlcd.run.findings import DayPlan
 from mlcd.run.run import SearchRun
 from mlcd.space import Config, Knob, Space
@@ -140,7 +141,9 @@ def chat_run(limit: ChatLimit) -> SearchRun:
     trial = steps[1].trial
     assert isinstance(trial, Measurement)
     steps[1] = steps[1].ended(replace(trial, load=load, samples_per_second=4.0))
-    held = replace(steps[-1].outcome, load=load, samples_per_second=3.0)  # type: ignore[type-var, arg-type]
+    outcome = steps[-1].outcome
+    assert isinstance(outcome, Attempt)
+    held = replace(outcome, load=load, samples_per_second=3.0)
     steps[-1] = steps[-1].ended(held)
     return replace(run, steps=tuple(steps), problem=replace(run.problem, goal=goal))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from tests import chat_server
 
 from mlcd.cli.main import run as run_mlcd
@@ -104,6 +105,7 @@ def test_the_fields_of_a_command() -> None:
         ({"server": {"run": RUN, "name": "x", "api": "oip"}}, "server.api.*openai"),
         ({"server": {"run": RUN, "name": "x", "ready": "health"}}, "server.ready.*not a path"),
         ({"server": {"name": "x"}}, "server.run.*is missing"),
+        ({"server": {"run": RUN, "name": "x", "image": "no image"}}, "server.image.*not the name of a container image"),
         ({"knobs": {"PORT": [1]}}, "knobs.PORT.*set by mlcd"),
         ({"knobs": {"a-b": [1]}}, "not a variable's name"),
         ({"knobs": {"SLOTS": []}}, "knobs.SLOTS"),
@@ -186,11 +188,15 @@ def test_a_search_over_a_command_finds_the_most_tokens(
 ) -> None:
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
     file = tmp_path / "job.yaml"
-    file.write_text(text())
-    found = run_cli("serve", str(file), "-o", "json")
+    file.write_text(text(server={"run": RUN, "name": "toy", "image": "org/toy:1"}))
+    found = run_cli("serve", str(file), "--write", "compose", str(tmp_path / "deploy"), "-o", "json")
     assert found.exit_code == 0, found.output
     result = json.loads(found.stdout)
     assert result["choice"]["config"] == {"SLOTS": 4}
+    assert result["written"] == [str(tmp_path / "deploy" / "compose.yaml")]
+    (made,) = yaml.safe_load((tmp_path / "deploy" / "compose.yaml").read_text())["services"].values()
+    assert made["environment"]["SLOTS"] == "4"
+    assert "held " in (tmp_path / "deploy" / "compose.yaml").read_text().splitlines()[1]
     tokens = result["choice"]["load"]["tokens"]
     assert tokens["output_tokens"] == 8
     assert len(tokens["ttft_seconds"]) == 3
@@ -203,6 +209,20 @@ def test_a_search_over_a_command_finds_the_most_tokens(
     shown = run_cli("show").stdout
     assert "most tokens per dollar with ttft p95 within 1 s and tpot p95 within 200 ms" in shown
     assert "time to first token" in shown
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [("kubernetes", "server.image is missing"), ("triton", "for a server that is a command: compose, kubernetes")],
+)
+def test_files_that_cannot_be_written_are_refused_before_the_search(
+    kind: str, words: str, tmp_path: Path, run_cli: Callable[..., Answer]
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text())
+    found = run_cli("serve", str(file), "--write", kind, str(tmp_path / "deploy"))
+    assert found.exit_code == 2
+    assert words in found.stderr
 
 
 def test_lengths_come_from_a_distribution_or_a_file(tmp_path: Path) -> None:

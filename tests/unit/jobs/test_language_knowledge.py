@@ -26,6 +26,7 @@ from mlcd.run.header import CHAT, ServingFacts
 from mlcd.run.kind import Kind
 from mlcd.search.serving.auto import ServingAuto
 from mlcd.store.store import Store
+from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import History
 from mlcd.units import Usd
@@ -43,7 +44,12 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> LoadTestCase:
 
 
 def knowledge_of(
-    case: LoadTestCase, folder: Path, *, cloud: str = "somewhere", lengths: TokenLengths = LENGTHS
+    case: LoadTestCase,
+    folder: Path,
+    *,
+    cloud: str = "somewhere",
+    lengths: TokenLengths = LENGTHS,
+    names: tuple[str, ...] | None = None,
 ) -> LanguageKnowledge:
     return language_knowledge(
         case.problem,
@@ -54,11 +60,12 @@ def knowledge_of(
         machines=case.bed.known.machines,
         folder=folder,
         cloud=cloud,
+        names=names,
     )
 
 
-def stored_run(case: LoadTestCase, name: str, folder: Path) -> None:
-    """A finished search of another model, as the store keeps it."""
+def stored_run(case: LoadTestCase, name: str, folder: Path, *, ended: bool = True) -> None:
+    """A search of another model, as the store keeps it."""
     other = LoadTestCase.of(case.bed, name, 30.0, noise=0.0, max_trials=8)
     assert other is not None
     run = new_run(Kind.SERVE, other.problem, cloud="somewhere", strategy="auto")
@@ -72,6 +79,8 @@ def stored_run(case: LoadTestCase, name: str, folder: Path) -> None:
         for step in made.steps:
             store.start(run.run_id, [replace(step, outcome=None)])
             store.end(run.run_id, step)
+        if ended:
+            store.finish(run.run_id, Status.DONE, None)
 
 
 def test_earlier_runs_of_other_models_are_known_at_every_pace(case: LoadTestCase, tmp_path: Path) -> None:
@@ -98,6 +107,19 @@ def test_runs_with_requests_of_other_lengths_tell_nothing(
     other = knowledge_of(case, tmp_path, lengths=TokenLengths(input_tokens=inputs, output_tokens=outputs))
     assert other.known.paces is None
     assert not any("run-der" in note for note in other.notes)
+
+
+def test_a_search_that_continues_knows_what_it_knew_when_it_began(case: LoadTestCase, tmp_path: Path) -> None:
+    """Neither its own trials nor runs that ended since count as runs of another model."""
+    stored_run(case, "bigcode__starcoder", tmp_path)
+    began = knowledge_of(case, tmp_path)
+    assert began.earlier == ("run-der",)
+    stored_run(case, "llama-7b", tmp_path, ended=False)  # itself, interrupted
+    assert knowledge_of(case, tmp_path).earlier == ("run-der",)
+    stored_run(case, "google__flan-t5-xxl", tmp_path)
+    assert knowledge_of(case, tmp_path).earlier != began.earlier
+    assert knowledge_of(case, tmp_path, names=began.earlier).earlier == began.earlier
+    assert knowledge_of(case, tmp_path, names=()).known.paces is None
 
 
 def test_auto_uses_them(case: LoadTestCase, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import statistics
 
 import pytest
 
-from mlcd.models.serving.replay import MOST_REPLICAS, Curve, Stage, replay
+from mlcd.models.serving.replay import MOST_REPLICAS, Curve, Replayed, Stage, replay
 
 ONE = Curve(in_flight=(1.0,), requests_per_second=(1.0,), most_in_flight=1)
 """One request at a time, a second each."""
@@ -18,7 +18,7 @@ def stages(*given: tuple[float, float, int]) -> list[Stage]:
 def test_rates_between_and_beyond_what_was_measured() -> None:
     assert [SHARED.rate(n) for n in (0.5, 1, 4.5, 8, 99)] == [0.5, 1.0, 2.5, 4.0, 4.0]
     for wrong in ({"in_flight": (2.0, 1.0)}, {"requests_per_second": (1.0, 0.0)}, {"most_in_flight": 0}):
-        with pytest.raises(ValueError, match="rise|needs a rate"):
+        with pytest.raises(ValueError, match=r"rise|needs a rate"):
             Curve(**{"in_flight": (1.0, 2.0), "requests_per_second": (1.0, 2.0), "most_in_flight": 2, **wrong})  # type: ignore[arg-type]
 
 
@@ -42,12 +42,12 @@ def test_too_few_replicas_make_a_queue_that_more_of_them_work_off() -> None:
     late = replay(ONE, stages((0, 0.5, 1), (100, 3.0, 1), (200, 3.0, 6)), end_seconds=600, seed=3)
     early = replay(ONE, stages((0, 0.5, 1), (100, 3.0, 6)), end_seconds=600, seed=3)
 
-    def worst(found: list[object], begin: float, end: float) -> float:
-        return max(r.wait_seconds for r in found if begin <= r.arrived_seconds < end)  # type: ignore[attr-defined]
+    def worst(found: list[Replayed], begin: float, end: float) -> float:
+        return max(each.wait_seconds for each in found if begin <= each.arrived_seconds < end)
 
-    assert worst(list(late), 100, 200) > 50
-    assert worst(list(early), 100, 200) < 10
-    assert worst(list(late), 400, 600) < 10
+    assert worst(late, 100, 200) > 50
+    assert worst(early, 100, 200) < 10
+    assert worst(late, 400, 600) < 10
 
 
 def test_replicas_that_go_finish_what_they_have() -> None:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import yaml
 
-from mlcd.cli.serve_files import gpu_names
 from mlcd.report.autoscaling import on_schedule
 from mlcd.report.command_files import CommandDeployment, command_files
 from mlcd.report.deploy_files import Deployment, deploy_files
@@ -40,7 +39,8 @@ def deployment(**changes: Any) -> CommandDeployment:
     given: dict[str, Any] = {
         "name": "Llama 8B",
         "run": RUN,
-        "config": Config.of({"SEQS": 16, "DTYPE": "bf16"}),
+        "config": Config.of({"instance": "g6.xlarge", "SEQS": 16, "DTYPE": "bf16"}),
+        "knobs": {"SEQS": "16", "DTYPE": "bf16"},
         "image": "vllm/vllm-openai:latest",
         "model": "/home/me/llama",
         "model_is_here": True,
@@ -82,7 +82,7 @@ def test_compose_starts_the_command_with_its_variables() -> None:
 
 def test_values_with_dollars_arrive_as_they_are() -> None:
     """Compose replaces $NAME in every value, and Kubernetes $(NAME)."""
-    odd = deployment(config=Config.of({"SEQS": "$(id) ${HOME}"}), model="/data/$USER/llama")
+    odd = deployment(knobs={"SEQS": "$(id) ${HOME}"}, model="/data/$USER/llama")
     (made,) = loaded(command_files("compose", odd)["compose.yaml"])[0]["services"].values()
     assert made["environment"]["SEQS"] == "$$(id) $${HOME}"
     assert made["volumes"] == ["/data/$$USER/llama:/models/llama:ro"]
@@ -93,7 +93,7 @@ def test_values_with_dollars_arrive_as_they_are() -> None:
 
 def test_as_many_servers_as_held_the_rate() -> None:
     config = Config.of({"instance": "g6.xlarge", "nodes": 3, "SEQS": 16})
-    three = deployment(config=config, servers=3, day=None)
+    three = deployment(config=config, knobs={"SEQS": "16"}, servers=3, day=None)
     made, _ = loaded(command_files("kubernetes", three)["kubernetes.yaml"])
     assert made["spec"]["replicas"] == 3
     (container,) = made["spec"]["template"]["spec"]["containers"]
@@ -225,11 +225,3 @@ def test_skypilot_reads_the_service(tmp_path: Path) -> None:
     assert lines[0].startswith("1 4 2.5 /health")
     assert lines[1].startswith("1 1 None /health") or lines[1].startswith("1 None None /health")
     assert lines[2].startswith("1 4 2.5 /v2/health/ready")
-
-
-def test_gpus_have_the_names_that_skypilot_gives_them(tmp_path: Path) -> None:
-    assert gpu_names(tmp_path / "none") == []
-    for at, name in enumerate(("NVIDIA H200", "NVIDIA A100-SXM4-80GB", "Tesla T4")):
-        (tmp_path / str(at)).mkdir()
-        (tmp_path / str(at) / "information").write_text(f"Model: \t\t {name}\nIRQ: 1\n")
-    assert gpu_names(tmp_path) == ["H200", "A100", "T4"]

@@ -116,10 +116,8 @@ def language_prior(
         mean = log_seconds(language, places.settings, known.lengths, experience.log_factors)
         described = _belief(experience, places, mean, encoder=language.has_encoder, knobs=knobs)
     models = [run.model for run in experience.runs] or [TYPICAL]
-    means = [log_seconds(model, places.settings, known.lengths, experience.log_factors) for model in models]
-    undescribed = _belief(
-        experience, places, np.mean(means, axis=0), encoder=None, level=UNDESCRIBED_LEVEL, knobs=knobs
-    )
+    mean = _average(models, places.settings, known.lengths, experience.log_factors)
+    undescribed = _belief(experience, places, mean, encoder=None, level=UNDESCRIBED_LEVEL, knobs=knobs)
     return LanguagePrior(
         described=described,
         undescribed=undescribed,
@@ -129,6 +127,16 @@ def language_prior(
         users=users,
         output_tokens=known.lengths.output_tokens,
     )
+
+
+def _average(
+    models: list[LanguageModel], settings: tuple[Setting, ...], lengths: TokenLengths, log_factors: Floats
+) -> Floats:
+    """(N,) the mean of these models' ln seconds: at each setting of those that fit there; of all, where none does."""
+    every = np.array([log_seconds(model, settings, lengths, log_factors) for model in models])
+    fit = np.array([[fits(model, setting.machine, lengths) for setting in settings] for model in models])
+    fit[:, ~fit.any(axis=0)] = True
+    return np.asarray(np.where(fit, every, 0.0).sum(axis=0) / fit.sum(axis=0))
 
 
 def thinned_users(users: tuple[int, ...], configs: int) -> tuple[int, ...]:

@@ -68,12 +68,18 @@ class ServingAuto(PosteriorStrategy):
         return found
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """As PosteriorStrategy, without what does not fit into memory; as heterbo where nothing is known."""
+        """As PosteriorStrategy; as heterbo where nothing is known.
+
+        What does not fit into memory by the model's sizes is left out before anything is measured. Then the sizes may
+        turn out wrong: it is tried if what it may save, times that probability, pays for the trial.
+        """
         if not self.knows_something(problem):
             return self._uninformed.suggest(problem, history, remaining, min(count, self.trials_left(problem, history)))
-        fits = self.outlook_memory(problem, history) >= self.settings.least_memory
-        fitting = replace(remaining, allowed=remaining.allowed & fits)
-        return super().suggest(problem, history, fitting if fitting.allowed.any() else remaining, count)
+        if not history.measured:
+            fits = self.outlook_memory(problem, history) >= self.settings.least_memory
+            fitting = replace(remaining, allowed=remaining.allowed & fits)
+            remaining = fitting if fitting.allowed.any() else remaining
+        return super().suggest(problem, history, remaining, count)
 
     def knows_something(self, problem: Problem) -> bool:
         """Whether anything is known before the first trial."""
@@ -118,11 +124,15 @@ class ServingAuto(PosteriorStrategy):
             data, waiting = load_tests(problem, history), self.settings.waiting_deviation
             mean, variance = _given(prior.belief, data, pending, problem.noise)
             return outlook(problem, history, mean, variance, fits, waiting_deviation=waiting)
-        shares: tuple[tuple[float, Belief], ...] = ((1.0, language.undescribed),)
+        ran = np.zeros(len(fits), dtype=bool)
+        ran[load_tests(problem, history).rows] = True
+        anywhere = np.ones(len(fits))
+        shares: tuple[tuple[float, Belief, Floats], ...] = ((1.0, language.undescribed, anywhere),)
         if language.described is not None:
             trust = self._trust(language, problem, history)
-            shares = ((trust, language.described), (1 - trust, language.undescribed))
-        return Paces(problem=problem, history=history, language=language, shares=shares).forecast(fits, pending)
+            memory = (language.fits | ran).astype(float)
+            shares = ((trust, language.described, memory), (1 - trust, language.undescribed, anywhere))
+        return Paces(problem=problem, history=history, language=language, shares=shares).forecast(pending)
 
     def outlook_memory(self, problem: Problem, history: History) -> Floats:
         """(N,) the probability that memory suffices, by the description and by how far trials agree with it."""
@@ -149,8 +159,8 @@ class ServingAuto(PosteriorStrategy):
         ran = language.fits[load_tests(problem, history).rows]
         data = Paces(problem=problem, history=history, language=language).tests
         log_odds = np.log(self.settings.described / (1 - self.settings.described))
-        log_odds += language.described.log_likelihood(data.rows, data.log_seconds, data.errors)
-        log_odds -= language.undescribed.log_likelihood(data.rows, data.log_seconds, data.errors)
+        if len(data.rows):
+            log_odds += _level_density(language.described, data) - _level_density(language.undescribed, data)
         log_odds += float(np.log(np.where(ran, RUNS_WHERE_IT_FITS, RUNS_WHERE_NOT) / RUNS_UNKNOWN).sum())
         for failure in history.failures:
             if failure.kind is FailureKind.OUT_OF_MEMORY:
@@ -177,6 +187,13 @@ class ServingAuto(PosteriorStrategy):
         served = np.array([max(self.settings.hours, 1e-6) * HOUR])
         whole = problem.goal.values(served, served * problem.dollars_per_second[row])
         return np.asarray(prices / whole[0])
+
+
+def _level_density(belief: Belief, data: LoadTests) -> float:
+    """ln of the density that the belief gave to the median residual: many paces of one server say one thing."""
+    off = float(np.median(data.log_seconds - belief.mean[data.rows]))
+    deviation = float(np.sqrt(np.diag(belief.covariance)[data.rows].mean()))
+    return -0.5 * (off / deviation) ** 2 - float(np.log(deviation))
 
 
 def _given(belief: Belief, data: LoadTests, pending: tuple[int, ...], noise: float) -> tuple[Floats, Floats]:

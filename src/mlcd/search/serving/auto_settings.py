@@ -24,8 +24,8 @@ class ServingAutoSettings(BeliefSettings):
     """The probability that the model's sizes are what its config says. Unmeasured."""
 
     least_memory: float = 0.5
-    """A configuration is left out whose memory suffices with a lower probability. With `described`, one that is too
-    small by the model's sizes is left out until trials contradict them."""
+    """Before anything is measured, a configuration is left out whose memory suffices with a lower probability: with
+    `described`, one that is too small by the model's sizes."""
 
     def __post_init__(self) -> None:
         BeliefSettings.__post_init__(self)

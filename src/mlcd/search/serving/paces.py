@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mlcd.loadgen.chat.plan import ChatLimit, ChatMetric
 from mlcd.models.serving.gaussian import Belief
-from mlcd.models.serving.language import LanguagePrior
+from mlcd.models.serving.language import OUTLIER, LanguagePrior
 from mlcd.problem import Problem
 from mlcd.search.serving.serving_forecast import LoadTests, ServingForecast, items_of, load_tests
 from mlcd.trial.plan import plans
@@ -28,18 +28,23 @@ PERCENTILE_SHIFT = {50: 0.0, 95: 0.4, 99: 0.6}
 PART_OF_REQUEST = {"e2e": (0.0, 0.1), "tpot": (-0.1, 0.3), "ttft": (-1.5, 1.0)}
 """ln(part of a request's time) and its deviation: all of it; the time per token times the tokens; the time to the first
 one. Unmeasured; the first trial says it."""
+FEWEST_FOR_OUTLIERS = 3
+"""With fewer paces, none can be told to be far off the others."""
 LIMIT_ERROR = 0.1
 """Deviation of ln(latency / (requests in flight / rate)) between two configurations of one model. Unmeasured."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Paces:
-    """Beliefs about ln seconds of a request at N x K paces, each with its probability; see LanguagePrior."""
+    """Beliefs about ln seconds of a request at N x K paces; see LanguagePrior.
+
+    shares  the probability of each belief, the belief, and (N,) the probability under it that memory suffices
+    """
 
     problem: Problem
     history: History
     language: LanguagePrior
-    shares: Sequence[tuple[float, Belief]] = ()
+    shares: Sequence[tuple[float, Belief, Floats]] = ()
 
     @property
     def width(self) -> int:
@@ -83,28 +88,29 @@ class Paces:
                     errors.append(max(trial.relative_error, abs(float(np.log(self.users[row] / concurrency)))))
         return LoadTests(rows=np.array(rows, dtype=np.intp), log_seconds=np.array(values), errors=np.array(errors))
 
-    def forecast(self, fits: Floats, pending: tuple[int, ...] = ()) -> ServingForecast:
+    def forecast(self, pending: tuple[int, ...] = ()) -> ServingForecast:
         """What each configuration may bring; pending trials are assumed to go as expected.
 
         While nothing keeps the limits, the gain is the expected requests per unit of the goal: 0 where they are broken.
         """
         problem = self.problem
         scale = problem.goal.scale(problem.dollars_per_second) * problem.work_samples
-        parts = [self._worth(number, belief) / scale for number, (_, belief) in enumerate(self.shares)]
-        worth = np.concatenate(parts) * fits
-        weight = np.repeat([share / SAMPLES for share, _ in self.shares], SAMPLES)
-        keeps = np.asarray(weight @ (worth > 0))
-        log_value = np.log(np.maximum(keeps, 1e-300) / np.maximum(weight @ worth, 1e-300))
+        worth = np.concatenate([self._worth(number, each[1]) / scale for number, each in enumerate(self.shares)])
+        weight = np.repeat([share / SAMPLES for share, _, _ in self.shares], SAMPLES)
+        weights = weight[:, None] * np.repeat([fits for _, _, fits in self.shares], SAMPLES, axis=0)
+        keeps = np.asarray((weights * (worth > 0)).sum(axis=0))
+        expected = (weights * worth).sum(axis=0)
+        log_value = np.log(np.maximum(keeps, 1e-300) / np.maximum(expected, 1e-300))
         fitting = {problem.space.index[plan.config]: plan.value(problem) for plan in plans(problem, self.history)}
         row = min(fitting, key=lambda each: fitting[each]) if fitting else None
         if row is None:
             best = float(np.exp(log_value.min()))
-            gain = best**2 * (weight @ worth)
+            gain = best**2 * expected
         else:
             best = fitting[row]
             target = min([best, *(float(np.exp(log_value[each])) for each in pending)])
             with np.errstate(divide="ignore"):
-                gain = weight @ np.where(worth > 0, np.maximum(target - 1.0 / worth, 0.0), 0.0)
+                gain = (weights * np.where(worth > 0, np.maximum(target - 1.0 / worth, 0.0), 0.0)).sum(axis=0)
         return ServingForecast(
             log_value=log_value,
             keeps=keeps,
@@ -116,10 +122,12 @@ class Paces:
 
     def _worth(self, number: int, belief: Belief) -> Floats:
         """(SAMPLES, N) requests a second that count, at the best pace within the limits; 0 where none keeps them."""
-        after = belief.after(self.tests.rows, self.tests.log_seconds, self.tests.errors)
+        tests = self.tests
+        after = belief.after(tests.rows, tests.log_seconds, self._errors(belief))
         lower = np.linalg.cholesky(after.covariance + 1e-6 * np.eye(len(after.mean)))
         draws = np.random.default_rng(number).standard_normal((SAMPLES, len(after.mean)))
         log_seconds = after.mean + draws @ lower.T
+        log_seconds[:, tests.rows] = tests.log_seconds + tests.errors * draws[:, tests.rows]
         kept = np.ones(log_seconds.shape, dtype=bool)
         for at, limit in enumerate(self.limits):
             longest, deviations = self._log_longest(limit)
@@ -129,6 +137,15 @@ class Paces:
         best = rates.reshape(SAMPLES, len(self.problem.space), self.width).max(axis=2)
         rate = self.problem.goal.rate
         return best if rate is None else np.where(best >= rate, rate, 0.0)
+
+    def _errors(self, belief: Belief) -> Floats:
+        """The tests' errors for what they say about others: a pace far off the rest, out of memory, says nothing."""
+        tests = self.tests
+        if len(tests.rows) < FEWEST_FOR_OUTLIERS:
+            return tests.errors
+        off = tests.log_seconds - belief.mean[tests.rows]
+        off = np.abs(off - np.median(off))
+        return np.where(off > OUTLIER, off, tests.errors)
 
     def _log_longest(self, limit: ChatLimit) -> tuple[Floats, Floats]:
         """(N x K,) ln of the longest request that keeps the limit, and its deviation, after the load tests."""
