@@ -70,7 +70,13 @@ def write_files(
 
 
 def write_command_files(
-    kind: str, folder: Path, record: SearchRun, cloud: CommandServing, *, spec: ServeSpec, nodes: Leasable | None = None
+    kind: str,
+    folder: Path,
+    record: SearchRun,
+    cloud: CommandServing,
+    *,
+    spec: ServeSpec,
+    nodes: Leasable | None = None,
 ) -> list[Path]:
     """Write the files of a kind that start the chosen configuration of a command. Raises BadInput.
 
@@ -89,7 +95,8 @@ def write_command_files(
         cpus = max(int(machine.vcpus), 1)
         gpus = [machine.accelerator or ""] * (machine.accelerators if machine.has_gpu else 0)
     else:
-        cpus, gpus = len(cloud.cpus), [gpu.model for gpu in find_gpus()][: 1 if cloud.gpu is not None else None]
+        here = [gpu.model for gpu in find_gpus()]
+        cpus, gpus = len(cloud.cpus), here[: 1 if cloud.gpu is not None else None]
     deployment = CommandDeployment(
         name=record.problem.name,
         run=cloud.run,

@@ -182,10 +182,9 @@ def test_written_files_start_the_chosen_number_on_such_nodes(tmp_path: Path) -> 
     )
     nodes = SimpleNamespace(instances=(large,))
     cloud = SimpleNamespace(run="serve --port $PORT", model="m", ready="/", cpus=tuple(range(64)), gpu=None)
-    spec = SimpleNamespace(declared_knobs={"batch": (8,)}, server=SimpleNamespace(image="made/up:1"))
-    (file,) = write_command_files(
-        "kubernetes", tmp_path, run, cast(Any, cloud), spec=cast(Any, spec), nodes=cast(Any, nodes)
-    )
+    spec = SimpleNamespace(server=SimpleNamespace(image="made/up:1"), declared_knobs={"batch": (1, 8)})
+    given: dict[str, Any] = {"spec": spec, "nodes": nodes}
+    (file,) = write_command_files("kubernetes", tmp_path, run, cast(Any, cloud), **given)
     made, _ = yaml.safe_load_all(file.read_text())
     assert made["spec"]["replicas"] == 2
     (container,) = made["spec"]["template"]["spec"]["containers"]

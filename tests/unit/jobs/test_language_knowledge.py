@@ -48,8 +48,8 @@ def knowledge_of(
     folder: Path,
     *,
     cloud: str = "somewhere",
-    names: tuple[str, ...] | None = None,
     lengths: TokenLengths = LENGTHS,
+    names: tuple[str, ...] | None = None,
 ) -> LanguageKnowledge:
     return language_knowledge(
         case.problem,
@@ -99,6 +99,16 @@ def test_earlier_runs_of_other_models_are_known_at_every_pace(case: LoadTestCase
     assert knowledge_of(case, tmp_path, cloud="elsewhere").known.paces is None
 
 
+@pytest.mark.parametrize(("inputs", "outputs"), [(500.0, 60.0), (500.0, 4.0), (2000.0, 15.0)])
+def test_runs_with_requests_of_other_lengths_tell_nothing(
+    case: LoadTestCase, tmp_path: Path, inputs: float, outputs: float
+) -> None:
+    stored_run(case, "bigcode__starcoder", tmp_path)
+    other = knowledge_of(case, tmp_path, lengths=TokenLengths(input_tokens=inputs, output_tokens=outputs))
+    assert other.known.paces is None
+    assert not any("run-der" in note for note in other.notes)
+
+
 def test_a_search_that_continues_knows_what_it_knew_when_it_began(case: LoadTestCase, tmp_path: Path) -> None:
     """Neither its own trials nor runs that ended since count as runs of another model."""
     stored_run(case, "bigcode__starcoder", tmp_path)
@@ -110,16 +120,6 @@ def test_a_search_that_continues_knows_what_it_knew_when_it_began(case: LoadTest
     assert knowledge_of(case, tmp_path).earlier != began.earlier
     assert knowledge_of(case, tmp_path, names=began.earlier).earlier == began.earlier
     assert knowledge_of(case, tmp_path, names=()).known.paces is None
-
-
-@pytest.mark.parametrize(("inputs", "outputs"), [(500.0, 60.0), (500.0, 4.0), (2000.0, 15.0)])
-def test_runs_with_requests_of_other_lengths_tell_nothing(
-    case: LoadTestCase, tmp_path: Path, inputs: float, outputs: float
-) -> None:
-    stored_run(case, "bigcode__starcoder", tmp_path)
-    other = knowledge_of(case, tmp_path, lengths=TokenLengths(input_tokens=inputs, output_tokens=outputs))
-    assert other.known.paces is None
-    assert not any("run-der" in note for note in other.notes)
 
 
 def test_auto_uses_them(case: LoadTestCase, tmp_path: Path) -> None:

@@ -82,7 +82,7 @@ def test_compose_starts_the_command_with_its_variables() -> None:
 
 def test_values_with_dollars_arrive_as_they_are() -> None:
     """Compose replaces $NAME in every value, and Kubernetes $(NAME)."""
-    odd = deployment(config=Config.of({"SEQS": "$(id) ${HOME}"}), model="/data/$USER/llama")
+    odd = deployment(knobs={"SEQS": "$(id) ${HOME}"}, model="/data/$USER/llama")
     (made,) = loaded(command_files("compose", odd)["compose.yaml"])[0]["services"].values()
     assert made["environment"]["SEQS"] == "$$(id) $${HOME}"
     assert made["volumes"] == ["/data/$$USER/llama:/models/llama:ro"]
@@ -93,7 +93,7 @@ def test_values_with_dollars_arrive_as_they_are() -> None:
 
 def test_as_many_servers_as_held_the_rate() -> None:
     config = Config.of({"instance": "g6.xlarge", "nodes": 3, "SEQS": 16})
-    three = deployment(config=config, servers=3, day=None)
+    three = deployment(config=config, knobs={"SEQS": "16"}, servers=3, day=None)
     made, _ = loaded(command_files("kubernetes", three)["kubernetes.yaml"])
     assert made["spec"]["replicas"] == 3
     (container,) = made["spec"]["template"]["spec"]["containers"]
