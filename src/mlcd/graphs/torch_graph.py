@@ -141,13 +141,13 @@ def read_pt2(path: Path, *, name: str, sizes: Mapping[str, int] | None = None) -
     import torch  # noqa: PLC0415
 
     try:
-        with only_weights(), warnings.catch_warnings():
+        with only_weights(path), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # PyTorch's own, about buffers that nobody writes to
             program = torch.export.load(path)
         return read_program(program, name=name, sizes=sizes)
     except UnpicklingError as error:
         raise BadInput(
-            f"{path}: holds Python objects besides tensors, which could be any code: it is not read"
+            f"{path}: holds Python objects besides tensors or compiled libraries, which may be any code: not read"
         ) from error
     except (
         RuntimeError,

@@ -28,6 +28,7 @@ from mlcd.jobs.served_model import read_model
 from mlcd.jobs.serving_space import SERVING_TRIAL, START_STOP_SECONDS, verification_seconds, work, work_on_nodes
 from mlcd.known import Known, TargetModel
 from mlcd.known.cpu import cpu, cpu_noise
+from mlcd.known.gpus import Machine
 from mlcd.known.h200 import known_on_gpu
 from mlcd.known.language_models import TokenLengths
 from mlcd.known.resemblance import resemblance
@@ -41,7 +42,7 @@ from mlcd.search.serving.per_replica import PerReplica
 from mlcd.search.strategy import Strategy
 from mlcd.server.options import Engine, engine_of
 from mlcd.spec.serve import ServerCommand, ServeSpec
-from mlcd.spec.serving import parse_serve, with_flags
+from mlcd.spec.serving import GPU_SHARE, parse_serve, with_flags
 from mlcd.store.store import home
 
 REQUESTS_PER_PLAN = 1e6
@@ -200,6 +201,13 @@ def _prepared(
     )
 
 
+def _machines(spec: ServeSpec, nodes: Leasable | None) -> dict[str, Machine]:
+    """What is known of the GPUs that a command has; nothing of shares of one: no data sheet is about them."""
+    if nodes is not None:
+        return machines_of(nodes.instances)
+    return {} if GPU_SHARE in spec.declared_knobs else machine_here(find_gpus())
+
+
 def _prepare_command(
     spec: ServeSpec,
     command: ServerCommand,
@@ -236,7 +244,7 @@ def _prepare_command(
             language=language,
             lengths=TokenLengths(input_tokens=spec.load.input_tokens, output_tokens=spec.load.output_tokens),
             concurrency=spec.load.concurrency,
-            machines=machine_here(find_gpus()) if nodes is None else machines_of(nodes.instances),
+            machines=_machines(spec, nodes),
             folder=folder,
             cloud=job.cloud.name if nodes is None else nodes.engine.name,
             names=earlier,

@@ -87,7 +87,7 @@ def compose(service: Service) -> dict[str, str]:
     made |= {
         "image": service.image,
         "restart": "unless-stopped",
-        "ports": [f"{CONTAINER_PORT}:{CONTAINER_PORT}"],
+        "ports": [f"127.0.0.1:{CONTAINER_PORT}:{CONTAINER_PORT}"],  # servers of models ask nobody who they are
     }
     if not service.is_built:
         made["entrypoint"] = [_for_compose(word) for word in service.command]

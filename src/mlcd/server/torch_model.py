@@ -222,11 +222,11 @@ def _is_scripted(options: ServerOptions) -> bool:
 def _reading(path: Path, how: str) -> "Iterator[None]":
     """What goes wrong while a file is read, as BadInput: PyTorch raises almost anything."""
     try:
-        with only_weights():
+        with only_weights(path):
             yield
     except UnpicklingError as error:
         raise BadInput(
-            f"{path}: holds Python objects besides tensors, which could be any code: it is not read"
+            f"{path}: holds Python objects besides tensors or compiled libraries, which may be any code: not read"
         ) from error
     except (
         RuntimeError,

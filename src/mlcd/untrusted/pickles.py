@@ -1,19 +1,27 @@
 """Files in which PyTorch keeps Python objects: read as tensors and plain values, whatever else they hold."""
 
 import os
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from pickle import UnpicklingError
 
 _FORCE, _FORCE_NOT = "TORCH_FORCE_WEIGHTS_ONLY_LOAD", "TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"
 """PyTorch's own variables, which it reads whenever it loads: the first overrules what its callers ask for."""
 
 
 @contextmanager
-def only_weights() -> Iterator[None]:
+def only_weights(path: Path) -> Iterator[None]:
     """While this lasts, nothing that PyTorch unpickles runs code: an object that would is an error.
 
-    `torch.export.load` unpickles everything where reading weights alone fails: a file could run any command.
+    `torch.export.load` unpickles everything where reading weights alone fails: a file could run any command. It also
+    loads compiled libraries that come with the file. Raises UnpicklingError for a file that has them.
     """
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if any(_is_native(name) for name in archive.namelist()):
+                raise UnpicklingError("the file has compiled libraries")
     before = {name: os.environ.get(name) for name in (_FORCE, _FORCE_NOT)}
     os.environ[_FORCE] = "1"
     os.environ.pop(_FORCE_NOT, None)
@@ -25,3 +33,7 @@ def only_weights() -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _is_native(name: str) -> bool:
+    return "aotinductor/" in name or name.endswith((".so", ".dylib", ".dll", ".pyd", ".o"))

@@ -23,7 +23,7 @@ def test_compose_is_yaml_that_builds_and_limits_the_server() -> None:
     assert service["cpus"] == 2
     assert service["mem_limit"] == f"{768 + 512}m"  # 1.5 x its own, and twice what clients may have in flight
     assert service["ulimits"]["nofile"] >= Limits().connections
-    assert service["ports"] == ["8000:8000"]
+    assert service["ports"] == ["127.0.0.1:8000:8000"]
     command = next(line for line in files["Dockerfile"].splitlines() if line.startswith("CMD "))
     words = json.loads(command.removeprefix("CMD "))
     assert words[:5] == ["python", "-m", "mlcd.server", '/models/a "b": #c.onnx', "--name"]

@@ -209,3 +209,15 @@ def test_a_file_with_other_objects_than_tensors_runs_nothing(
     assert not ran.exists()
     assert os.environ.get("TORCH_FORCE_WEIGHTS_ONLY_LOAD") is None
     assert os.environ["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] == "1"
+
+
+@pytest.mark.parametrize("name", ["data/aotinductor/model/x.so", "extra/library.so"])
+def test_a_file_with_compiled_libraries_is_not_read(files: Path, tmp_path: Path, name: str) -> None:
+    hostile = tmp_path / "hostile.pt2"
+    hostile.write_bytes((files / "dense.pt2").read_bytes())
+    with zipfile.ZipFile(hostile, "a") as made:
+        made.writestr(name, b"code")
+    with pytest.raises(BadInput, match="compiled libraries"):
+        TorchModel(ServerOptions(model=hostile, batch=1))
+    with pytest.raises(BadInput, match="compiled libraries"):
+        read_pt2(hostile, name="hostile")
