@@ -198,7 +198,7 @@ def parts() -> pages.Parts:
         "All 36 configurations were measured for real, each with all of its nodes. Each search made at most",
         f"{TRIALS} load tests of one node, and verified its choice for 20 s with all of its nodes.",
         "",
-        "| model, requests/s | best of all 36 | seed | choice, verified | cost / best's | load tests | failed | killed |",
+        "| model, requests/s | best of all 36 | seed | choice, verified | cost / best | load tests | failed | killed |",
         "|---|---|---|---|---|---|---|---|",
     ]
     near: dict[bool, list[bool]] = {False: [], True: []}
