@@ -192,4 +192,4 @@ def _start(call: list[str], place: Path, env: dict[str, str], name: str) -> int:
     return started(call, place, {**env, "MLCD_HOME": str(place / "home")}, name)
 
 
-ATTACKS = (Attack(name="races", what="homes that several mlcd processes use at once", count=200, run=_attack),)
+ATTACKS = (Attack(name="races", what="homes that several mlcd processes use at once", count=100, run=_attack),)

@@ -407,4 +407,4 @@ def _attack(count: int, seed: int, folder: Path) -> Tally:  # noqa: ARG001 - not
     return tally
 
 
-ATTACKS = (Attack(name="servers", what="hostile servers of language models under load tests", count=300, run=_attack),)
+ATTACKS = (Attack(name="servers", what="hostile servers of language models under load tests", count=150, run=_attack),)

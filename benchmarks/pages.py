@@ -39,6 +39,7 @@ SCRIPTS = (
     "serve_real",
     "serve_verify",
     "serve_nodes",
+    "record_serve_gpu",
     "serverless_sync",
     "ask_tell",
 )

@@ -1,15 +1,17 @@
-"""What serve_gpu/run.py measured on a GPU, as one record: each model's search against every configuration of the same run.
+"""What serve_gpu/run.py measured on a GPU: each model's search against the configurations of the same run.
 
     python benchmarks/record_serve_gpu.py results.jsonl... [--out benchmarks/results/serve-gpu.json]
 
-A configuration is worth its requests a second (of a language model: output tokens) per dollar within the limits, 0 where
-it breaks one or does not run. What the search chose is judged by the exhaustive measurement, not by its own trials.
+A configuration is worth its requests a second (of a language model: output tokens) per dollar within the limits, 0
+where it breaks one or does not run. What the search chose is judged by the exhaustive measurement, not by its own
+trials.
 """
 
 import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pages
@@ -35,7 +37,20 @@ def recorded(rows: Iterable[Row]) -> Row:
     runs = [row for row in rows if row["kind"] == "run" and row["result"]]
     about = [row for row in rows if row["kind"] == "about"]
     names = dict.fromkeys(row["name"] for row in runs)
-    return {"about": about, "models": {name: _model([row for row in runs if row["name"] == name]) for name in names}}
+    models = {name: _model([row for row in runs if row["name"] == name]) for name in names}
+    return {"about": about, "repeated": _repeated(models.values()), "models": models}
+
+
+def _repeated(models: Iterable[Row]) -> Row:
+    """What two measurements of one configuration in one run differ by: the larger / the smaller rate."""
+    ratios = []
+    for model in models:
+        whole = {_key(each["config"]): each["per_second"] for each in model["configurations"]}
+        for trial in (trial for search in model["searches"] for trial in search["trials"]):
+            one, other = trial["per_second"], whole.get(_key(trial["config"]), 0.0)
+            if min(one, other) > 0:
+                ratios.append(round(max(one, other) / min(one, other), 3))
+    return {"pairs": len(ratios), "median": median(ratios) if ratios else None, "most": max(ratios, default=None)}
 
 
 def _model(runs: list[Row]) -> Row:
@@ -107,6 +122,7 @@ def _trial(trial: Row) -> Row:
         "p99_ms": round(load["p99_seconds"] * 1000, 2),
         "ttft_p95_ms": round(tokens["ttft_seconds"][1] * 1000, 1) if tokens else None,
         "tpot_p95_ms": round(tokens["tpot_seconds"][1] * 1000, 2) if tokens else None,
+        "paces": tokens["front"] if tokens else None,
         "in_flight": round(tokens["concurrency"], 1) if tokens else None,
         "startup_seconds": round(measured["startup_seconds"], 2),
         "gpu_memory_gib": load.get("gpu_memory_gib"),
@@ -122,22 +138,27 @@ def parts(record: Row | None = None) -> pages.Parts:
 
 def _table(record: Row) -> str:
     lines = [
-        "| model | configurations | kept the limits | choice of the search | of the best | verified |",
+        "| model | configurations | kept the limits | choice of the search | its worth / the best | verified |",
         "|---|---|---|---|---|---|",
     ]
     for name, model in record["models"].items():
-        kept = sum(each["per_dollar"] > 0 for each in model["configurations"])
+        rows = model["configurations"]
+        start = f"| {name} | {len(rows)} | {sum(row['per_dollar'] > 0 for row in rows)} |"
         for search in model["searches"]:
-            share = search["of_best"]
-            held = search["verified_seconds"]
-            choice = ", ".join(f"{knob} {value}" for knob, value in (search["choice"] or {}).items()) or "none"
-            lines.append(
-                f"| {name} | {len(model['configurations'])} | {kept} | {choice} |"
-                f" {'not measured' if share is None else f'{share:.0%}'} | {f'{held:.0f} s' if held else 'no'} |"
-            )
-    about = record["about"][-1] if record["about"] else {}
-    said = f"{about.get('gpu', '')}; PyTorch {about.get('torch')}, transformers {about.get('transformers')}, {about.get('date', '')[:10]}."
-    return "\n".join([said, "", *lines])
+            share, held = search["of_best"], search["verified_seconds"]
+            knobs = {knob: value for knob, value in (search["choice"] or {}).items() if value != "off"}
+            choice = ", ".join(f"{knob} {value}" for knob, value in knobs.items())
+            worth = "not measured" if share is None else f"{share:.0%}"
+            lines.append(f"{start} {choice or 'none'} | {worth} | {f'{held:.0f} s' if held else 'no'} |")
+        if not model["searches"]:
+            lines.append(f"{start} not finished | - | no |")
+    about, twice = record["about"][-1], record["repeated"]
+    said = f"{about['gpu']}; PyTorch {about['torch']}, transformers {about['transformers']}, {about['date'][:10]}."
+    noise = (
+        f"{twice['pairs']} configurations were measured twice, by the search and exhaustively in the same run:"
+        f" the larger rate is {twice['median']:.2f} times the smaller at the median, {twice['most']:.2f} at most."
+    )
+    return "\n".join([said, "", *lines, "", noise])
 
 
 if __name__ == "__main__":

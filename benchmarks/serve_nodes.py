@@ -198,7 +198,7 @@ def parts() -> pages.Parts:
         "All 36 configurations were measured for real, each with all of its nodes. Each search made at most",
         f"{TRIALS} load tests of one node, and verified its choice for 20 s with all of its nodes.",
         "",
-        "| model, requests/s | best of all 36 | seed | choice, verified | cost / best | load tests | failed | killed |",
+        "| model, requests/s | best of 36 | seed | choice, verified | cost / best's | load tests | failed | killed |",
         "|---|---|---|---|---|---|---|---|",
     ]
     near: dict[bool, list[bool]] = {False: [], True: []}
@@ -212,7 +212,7 @@ def parts() -> pages.Parts:
             f"{shown(best['config'])}: ${best['usd_per_hour']:.2f} an hour, {best['requests_per_second']:.0f}/s",
             str(each["seed"]),
             shown(each["choice"]),
-            f"{ratio:.2f}",
+            "-" if ratio == float("inf") else f"{ratio:.2f}",
             str(len(each["trials"])),
             str(sum(not verification["held"] for verification in each["verifications"])),
             str(killed),

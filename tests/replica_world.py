@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from typing import Any
 
 from mlcd.deciders.search import SearchDecider
 from mlcd.deciders.verification import VerificationDecider
@@ -144,5 +144,5 @@ def run_of(problem: Problem, servers: MadeUpServers, name: str = "heterbo", seed
         guarded=True,
     )
     engine = Engine(run=Run(header=header, problem=problem), decider=decider, performer=servers)
-    ended = cast(SearchRun, engine.drive())
-    return cast(SearchRun, replace(ended, findings=findings_of(ended)))
+    ended = engine.drive()
+    return replace(ended, findings=findings_of(ended))

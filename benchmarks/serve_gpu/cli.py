@@ -10,7 +10,6 @@ of several models run at the same time. Servers start while others are loaded.
 import fcntl
 import json
 import os
-import sys
 import time
 import urllib.request
 from collections.abc import Callable
@@ -54,13 +53,13 @@ def _warm_up(about: dict[str, Any]) -> None:
     """A few requests before the turn: a server's first ones load kernels."""
     body = {"model": about["model"], "messages": [{"role": "user", "content": "time " * 100}], "max_tokens": 4}
     for _ in range(2):
-        request = urllib.request.Request(  # noqa: S310 - a server of this machine
+        request = urllib.request.Request(
             about["address"] + about["path"],
             data=json.dumps(body).encode(),
             headers={"content-type": "application/json"},
         )
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:  # noqa: S310
+            with urllib.request.urlopen(request, timeout=60) as answer:
                 answer.read()
         except OSError:
             return  # the load test tells
@@ -100,4 +99,4 @@ if __name__ == "__main__":
         mlcd.engine.serving.verify_load = after_all(mlcd.engine.serving.verify_load)  # type: ignore[attr-defined]
     if os.environ.get("REHEARSE") == "1":
         _rehearse()
-    sys.exit(main())
+    main()

@@ -21,7 +21,7 @@ def main() -> None:
 
 def write(path: Path, name: str, *, tiny: bool) -> None:
     """Export one model with an open batch axis."""
-    import torch
+    import torch  # noqa: PLC0415 - the names are read without it
 
     torch.manual_seed(0)
     module, example = _text(torch, name, tiny) if name.startswith(("albert", "electra")) else _image(torch, name, tiny)
@@ -29,11 +29,11 @@ def write(path: Path, name: str, *, tiny: bool) -> None:
     with torch.no_grad():
         program = torch.export.export(module.eval(), (example,), dynamic_shapes=(batch,))
     torch.export.save(program, path)
-    print(f"{path.name}: {sum(p.numel() for p in module.parameters()) / 1e6:.1f} M parameters", flush=True)  # noqa: T201
+    print(f"{path.name}: {sum(p.numel() for p in module.parameters()) / 1e6:.1f} M parameters", flush=True)
 
 
 def _image(torch: Any, name: str, tiny: bool) -> tuple[Any, Any]:
-    import transformers as hf
+    import transformers as hf  # noqa: PLC0415
 
     if name == "vit-large":
         size = (64, 2, 2, 128) if tiny else (1024, 24, 16, 4096)
@@ -69,7 +69,7 @@ def _image(torch: Any, name: str, tiny: bool) -> tuple[Any, Any]:
 
 
 def _text(torch: Any, name: str, tiny: bool) -> tuple[Any, Any]:
-    import transformers as hf
+    import transformers as hf  # noqa: PLC0415
 
     sizes = (32, 2, 2, 64, 32) if tiny else (1024, 24, 16, 4096, 128)
     common = {

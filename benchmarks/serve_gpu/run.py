@@ -17,10 +17,12 @@ import tempfile
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from mlcd.gpus import can_share, find_gpus
 from serve_gpu.models import NAMES
 
 HERE = Path(__file__).resolve()
@@ -30,7 +32,7 @@ PRICES = {"local": "0.34 USD", "local.2": "0.085 USD", "local.gpu": "6.7024 USD"
 SHARES = (25, 50, 100)
 TRIALS = 6
 REHEARSED = os.environ.get("REHEARSE") == "1"
-SLOTS = 2 if REHEARSED else 7
+SLOTS = 2 if REHEARSED else int(os.environ.get("SLOTS", "5"))
 MOST_SECONDS = float(os.environ.get("MOST_SECONDS", "560"))
 
 # The language models: name, flags of examples/make_llama.py, limits.
@@ -41,7 +43,8 @@ LLAMAS = {
 MODES = ("plain", "cb-256", "cb-1024", "cb-4096")
 TYPES = ("bfloat16", "float32")
 SERVE = (
-    'case $MODE in plain) set -- ;; *) set -- --continuous-batching --cb-num-blocks 2048 --cb-max-batch-tokens "${MODE#cb-}" ;; esac; '
+    "case $MODE in plain) set -- ;; *) set -- --continuous-batching --cb-num-blocks 2048 "
+    '--cb-max-batch-tokens "${MODE#cb-}" ;; esac; '
     'exec TRANSFORMERS serve $MODEL --host $HOST --port $PORT --dtype $DTYPE "$@"'
 )
 FIVE_SHARES, FIVE_BATCHES, FIVE_PRECISIONS = (12, 25, 100), (1, 8, 32), ("tf32", "fp16")
@@ -113,10 +116,10 @@ class Campaign:
         env = {**os.environ, **task.env, "GPU_TURNS": str(turns), "MLCD_HOME": str(folder / "home")}
         env["VERIFY_TOGETHER"] = "1" if together else "0"
         cores = sorted(os.sched_getaffinity(0))
-        mine = set(cores) if REHEARSED else {cores[2 * task.slot], cores[2 * task.slot + 1], *cores[14:16]}
+        mine = set(cores) if REHEARSED else set(cores[task.slot * (16 // SLOTS) :][: 16 // SLOTS])
         task.begun = time.monotonic()
         with (folder / "out.json").open("wb") as out, (folder / "err.txt").open("wb") as err:
-            task.process = subprocess.Popen(  # noqa: S603
+            task.process = subprocess.Popen(
                 [sys.executable, "-m", "serve_gpu.cli", "serve", str(folder / "job.yaml"), "-o", "json"],
                 stdout=out,
                 stderr=err,
@@ -142,7 +145,8 @@ class Campaign:
             logs=logs if code else [],
         )
         print(
-            f"{self.left():5.0f} s left: {task.name} {task.role} ended with {code} after {time.monotonic() - task.begun:.0f} s",
+            f"{self.left():5.0f} s left: {task.name} {task.role} ended with {code}",
+            f"after {time.monotonic() - task.begun:.0f} s",
             flush=True,
         )
         if code not in (0, 4):
@@ -187,7 +191,7 @@ def llm(campaign: Campaign, names: Iterable[str]) -> None:
     for name in names:
         folder = campaign.work / name
         flags = ["--layers", "2", "--hidden", "64"] if REHEARSED else [*LLAMAS[name][0], "--dtype", "bfloat16"]
-        makers[name] = subprocess.Popen([sys.executable, str(ROOT / "examples/make_llama.py"), str(folder), *flags])  # noqa: S603
+        makers[name] = subprocess.Popen([sys.executable, str(ROOT / "examples/make_llama.py"), str(folder), *flags])
     searches, parts = list[Task](), list[Task]()
     for name in names:
         makers[name].wait()
@@ -197,7 +201,7 @@ def llm(campaign: Campaign, names: Iterable[str]) -> None:
             "TOKENIZERS_PARALLELISM": "false",
         }
         model = campaign.work / name
-        space = {
+        space: dict[str, Any] = {
             "modes": MODES[:2] if REHEARSED else MODES,
             "types": TYPES,
             "shares": SHARES[:1] if REHEARSED else SHARES,
@@ -206,7 +210,7 @@ def llm(campaign: Campaign, names: Iterable[str]) -> None:
         job = llm_job(name, model, strategy="heterbo", trials=TRIALS, **space, verify=verify)
         searches.append(Task(name, "search", job, dict(env)))
         for kind, share in product(space["types"], space["shares"]):
-            part = {"modes": space["modes"], "types": (kind,), "shares": (share,)}
+            part: dict[str, Any] = {"modes": space["modes"], "types": (kind,), "shares": (share,)}
             job = llm_job(name, model, strategy="exhaustive", trials=len(space["modes"]), **part, verify=0)
             parts.append(Task(name, "exhaustive", job, dict(env)))
     campaign.run([*searches, *parts], together=False)
@@ -233,7 +237,7 @@ def five_job(
 def five(campaign: Campaign, names: Iterable[str]) -> None:
     """Each model: a search with TRIALS trials, every configuration, and all verifications for a minute, together."""
     begun = time.monotonic()
-    makers = [subprocess.Popen([sys.executable, "-m", "serve_gpu.models", str(campaign.work), name]) for name in names]  # noqa: S603
+    makers = [subprocess.Popen([sys.executable, "-m", "serve_gpu.models", str(campaign.work), name]) for name in names]
     for maker in makers:
         maker.wait()
     campaign.write(kind="made", seconds=time.monotonic() - begun)
@@ -277,8 +281,6 @@ def about() -> dict[str, Any]:
     }
     for name in ("torch", "transformers", "onnxruntime", "numpy"):
         try:
-            from importlib.metadata import version
-
             found[name] = version(name)
         except ImportError:
             found[name] = None
@@ -287,7 +289,7 @@ def about() -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-    )  # noqa: S607
+    )
     found["gpu"] = smi.stdout.strip()
     found["commit"] = os.environ.get("COMMIT", "")
     found["processors"] = len(os.sched_getaffinity(0))
@@ -299,17 +301,15 @@ def start_service(work: Path) -> None:
     pipes = work / "mps"
     pipes.mkdir()
     os.environ["CUDA_MPS_PIPE_DIRECTORY"] = os.environ["CUDA_MPS_LOG_DIRECTORY"] = str(pipes)
-    subprocess.run(["nvidia-cuda-mps-control", "-d"], check=False)  # noqa: S607
+    subprocess.run(["nvidia-cuda-mps-control", "-d"], check=False)
 
 
 def end_service() -> None:
-    subprocess.run(["nvidia-cuda-mps-control"], input=b"quit -t 5\n", check=False)  # noqa: S607
+    subprocess.run(["nvidia-cuda-mps-control"], input=b"quit -t 5\n", check=False)
 
 
 def check(campaign: Campaign) -> None:
-    """What is there: mlcd's own service for a share, a server in fp16, `transformers serve`, and how long each takes."""
-    from mlcd.gpus import can_share, find_gpus
-
+    """What is there: mlcd's own service for a share, a server in fp16, `transformers serve`; how long each takes."""
     campaign.write(kind="found", gpus=[str(gpu) for gpu in find_gpus()], shares=can_share())
     print([str(gpu) for gpu in find_gpus()], can_share(), flush=True)
     begun = time.monotonic()
@@ -320,8 +320,8 @@ def check(campaign: Campaign) -> None:
             str(campaign.work / "llama-100m"),
             *LLAMAS["llama-100m"][0],
         ]
-    )  # noqa: S603
-    subprocess.run([sys.executable, "-m", "serve_gpu.models", str(campaign.work), "electra-large"], check=True)  # noqa: S603
+    )
+    subprocess.run([sys.executable, "-m", "serve_gpu.models", str(campaign.work), "electra-large"], check=True)
     print(f"exported after {time.monotonic() - begun:.1f} s", flush=True)
     env = {"LOAD_SECONDS": "3"}
     job = five_job(

@@ -17,8 +17,9 @@ _RAN_OUT = (
     "alloc_failed",
     "outofmemoryerror",
     "no available memory for the cache blocks",
+    "is more than available memory",
 )
-"""What programs say: the system's, PyTorch's, ONNX Runtime's, cuBLAS's and vLLM's words, of memory and GPU memory."""
+"""What programs say of memory and GPU memory: the system, PyTorch, ONNX Runtime, cuBLAS, vLLM, transformers."""
 
 
 def ran_out_of_memory(text: str) -> bool:

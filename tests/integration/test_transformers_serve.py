@@ -26,6 +26,7 @@ JOB: dict[str, Any] = {
 }
 
 
+@pytest.mark.waits
 @pytest.mark.together("both trainers")
 def test_a_search_over_transformers_serve(tmp_path: Path) -> None:
     python = engine_python("trainers")

@@ -175,9 +175,10 @@ def _use(
     writes: tuple[tuple[str, Path], ...],
 ) -> tuple["Deployed | None", list[Path]]:
     """Deploy the choice and write its files, as requested, if there is a choice."""
-    from mlcd.cli.serve_files import write_command_files, write_files
+    from mlcd.cli.serve_files import start_seconds, write_command_files, write_files
     from mlcd.clouds.serving import CommandServing, LocalServing
     from mlcd.findings import shown
+    from mlcd.report.service_files import START_FACTOR
 
     choice = shown(record).serve_findings.choice
     if choice is None:
@@ -186,15 +187,18 @@ def _use(
     written: list[Path] = []
     for kind, folder in writes:
         if isinstance(server, LocalServing):
-            written += write_files(kind, folder, record, server)
+            written += write_files(kind, folder, record, server, prepared.nodes)
         elif isinstance(server, CommandServing) and spec.server is not None:
-            written += write_command_files(kind, folder, record, server, spec=spec)
+            written += write_command_files(kind, folder, record, server, spec=spec, nodes=prepared.nodes)
     if deploy is None:
         return None, written
+    from mlcd.clouds.serving.deploy import READY_SECONDS
     from mlcd.clouds.serving.deploy import deploy as start
 
     host, port = deploy
-    return start(prepared.server, choice.config, run_id=record.run_id, host=host, port=port), written
+    ready_seconds = max(READY_SECONDS, START_FACTOR * start_seconds(record, choice.config))
+    config, run_id = choice.config, record.run_id
+    return start(prepared.server, config, run_id=run_id, host=host, port=port, ready_seconds=ready_seconds), written
 
 
 def _print(record: "SearchRun", output: str, deployed: "Deployed | None", written: list[Path]) -> None:

@@ -4,13 +4,14 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
+from mlcd.catalog import Instance
 from mlcd.cli.own_wheel import WHEEL_NAME, write_wheel
 from mlcd.clouds.serving import CommandServing, LocalServing
 from mlcd.clouds.serving.local import cores_of
 from mlcd.errors import BadInput
 from mlcd.findings import shown
 from mlcd.gpus import find_gpus
-from mlcd.jobs.serve_command import LOCAL
+from mlcd.jobs.serve_nodes import Leasable
 from mlcd.report.command_files import CommandDeployment, command_files
 from mlcd.report.deploy_files import Deployment, deploy_files, model_path
 from mlcd.report.wording import speed_text
@@ -18,11 +19,17 @@ from mlcd.run.run import SearchRun
 from mlcd.server.quantise import quantised, weights_beside
 from mlcd.space import Config
 from mlcd.spec.serve import ServeSpec
+from mlcd.trial.replicas import settings_of
 from mlcd.units import latency_text
 
 
-def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing) -> list[Path]:
-    """Write the files of a kind into `folder`, created if missing. Returns their paths. Raises BadInput."""
+def write_files(
+    kind: str, folder: Path, record: SearchRun, cloud: LocalServing, nodes: Leasable | None = None
+) -> list[Path]:
+    """Write the files of a kind into `folder`, created if missing. Returns their paths. Raises BadInput.
+
+    nodes  on which it was measured; None: this machine
+    """
     choice = shown(record).serve_findings.choice
     if choice is None:
         return []
@@ -30,18 +37,21 @@ def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing)
         raise BadInput("--write: files are written for ONNX models on processors; start this one with --deploy")
     source = _source(cloud, str(choice.config["precision"]))
     held = f"{speed_text(choice.requests_per_second)} requests/s at p99 {latency_text(choice.load.p99_seconds)}"
+    machine = _machine(nodes, choice.config)
+    cpus = len(cloud.cpus) if machine is None else max(int(machine.vcpus), 1)
     deployment = Deployment(
         name=record.problem.name,
         model_file=source.name,
         weights=tuple(file.name for file in weights_beside(source)),
         wheel=WHEEL_NAME,
         config=choice.config,
-        cpus=cores_of(choice.config, len(cloud.cpus)),
+        cpus=cores_of(choice.config, cpus),
         memory_gib=choice.load.memory_gib,
         sizes=cloud.sizes,
-        promise=f"held {held} on {len(cloud.cpus)} processors",
+        promise=f"held {held} {_where(machine, choice.config) or f'on {cpus} processors'}",
+        servers=choice.config.nodes,
         rate=choice.requests_per_second,
-        start_seconds=_start_seconds(record, choice.config),
+        start_seconds=start_seconds(record, choice.config),
         day=shown(record).serve_findings.day,
     )
     try:
@@ -60,9 +70,18 @@ def write_files(kind: str, folder: Path, record: SearchRun, cloud: LocalServing)
 
 
 def write_command_files(
-    kind: str, folder: Path, record: SearchRun, cloud: CommandServing, *, spec: ServeSpec
+    kind: str,
+    folder: Path,
+    record: SearchRun,
+    cloud: CommandServing,
+    *,
+    spec: ServeSpec,
+    nodes: Leasable | None = None,
 ) -> list[Path]:
-    """Write the files of a kind that start the chosen configuration of a command. Raises BadInput."""
+    """Write the files of a kind that start the chosen configuration of a command. Raises BadInput.
+
+    nodes  on which it was measured; None: this machine
+    """
     found = shown(record).serve_findings
     choice = found.choice
     if choice is None:
@@ -70,8 +89,14 @@ def write_command_files(
     tokens = choice.load.tokens
     flight = f", with at most {choice.most_in_flight:.0f} in flight" if choice.most_in_flight else ""
     first = f", time to first token p95 {latency_text(tokens.ttft[1])}" if tokens is not None else ""
-    is_here = spec.resources.infra == LOCAL
-    gpus = find_gpus() if is_here else ()
+    machine = _machine(nodes, choice.config)
+    where = f" {_where(machine, choice.config)}" if machine is not None else ""
+    if machine is not None:
+        cpus = max(int(machine.vcpus), 1)
+        gpus = [machine.accelerator or ""] * (machine.accelerators if machine.has_gpu else 0)
+    else:
+        here = [gpu.model for gpu in find_gpus()]
+        cpus, gpus = len(cloud.cpus), here[: 1 if cloud.gpu is not None else None]
     deployment = CommandDeployment(
         name=record.problem.name,
         run=cloud.run,
@@ -81,13 +106,14 @@ def write_command_files(
         model=cloud.model,
         model_is_here=Path(cloud.model).is_absolute() and Path(cloud.model).exists(),
         ready=cloud.ready,
-        cpus=len(cloud.cpus) if is_here else None,
+        cpus=cpus,
         gpus=len(gpus),
-        gpu=gpus[0].model if gpus else "",
+        gpu=gpus[0] if gpus else "",
         memory_gib=choice.load.memory_gib,
-        promise=f"held {speed_text(choice.requests_per_second)} requests/s{first}{flight}",
+        promise=f"held {speed_text(choice.requests_per_second)} requests/s{first}{flight}{where}",
+        servers=choice.config.nodes,
         rate=choice.requests_per_second,
-        start_seconds=_start_seconds(record, choice.config),
+        start_seconds=start_seconds(record, choice.config),
         day=found.day,
     )
     try:
@@ -96,10 +122,19 @@ def write_command_files(
         raise BadInput(f"--write: {error.filename or folder} cannot be written: {error.strerror or error}") from error
 
 
-def _start_seconds(record: SearchRun, config: Config) -> float:
+def start_seconds(record: SearchRun, config: Config) -> float:
     """The longest that a server of this configuration took to become ready."""
-    trials = (trial for trial in record.history.measured if trial.config == config)
+    trials = (trial for trial in record.history.measured if settings_of(trial.config) == settings_of(config))
     return max((trial.startup_seconds for trial in trials), default=0.0)
+
+
+def _machine(nodes: Leasable | None, config: Config) -> Instance | None:
+    """The type of the leased nodes; None: this machine."""
+    return next((each for each in nodes.instances if each.name == config.instance), None) if nodes else None
+
+
+def _where(machine: Instance | None, config: Config) -> str:
+    return f"on {config.nodes} x {machine.name}" if machine is not None else ""
 
 
 def _written(folder: Path, files: Mapping[str, str]) -> list[Path]:

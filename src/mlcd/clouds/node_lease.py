@@ -136,7 +136,7 @@ def free_ports() -> int:
         port = random.randrange(20_000, 32_000)  # below the range that systems use for outgoing connections
         with contextlib.ExitStack() as stack:
             try:
-                for number in range(port, port + 16):
+                for number in range(port, port + PORTS):
                     probe = stack.enter_context(socket.socket())
                     probe.bind(("127.0.0.1", number))
             except OSError:

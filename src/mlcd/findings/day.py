@@ -4,12 +4,14 @@ import itertools
 import math
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 from mlcd.goal import Goal
 from mlcd.loadgen.chat.plan import ChatMetric
 from mlcd.models.serving.replay import Curve, Replayed, Stage, replay
 from mlcd.run.findings import Change, DayPlan, ServingChoice
 from mlcd.run.run import SearchRun
+from mlcd.trial.replicas import scaled_paces, settings_of
 from mlcd.trial.trial import TokenPoint
 from mlcd.units import Usd, latency_text
 
@@ -31,10 +33,15 @@ Times = tuple[float, float, float]
 
 
 def day_plan(run: SearchRun, choice: ServingChoice) -> DayPlan | None:
-    """Replicas for every hour of the job's profile; None where it has none."""
+    """Replicas for every hour of the job's profile; None where it has none.
+
+    A replica is one server, also where the choice has several: an hour may need fewer, or more.
+    """
     rates = run.serving.profile if run.serving is not None else ()
     if not rates:
         return None
+    servers = choice.config.nodes
+    choice = _of_one(choice, servers)
     capacity = choice.requests_per_second
     replicas = tuple(max(math.ceil(rate / capacity - 1e-9), 1) for rate in rates)
     start_seconds = _start_seconds(run, choice)
@@ -44,10 +51,20 @@ def day_plan(run: SearchRun, choice: ServingChoice) -> DayPlan | None:
         replicas=replicas,
         replica_requests_per_second=capacity,
         start_seconds=start_seconds,
-        usd=_usd(price, paid_seconds(replicas, start_seconds)),
-        fixed_usd=_usd(price, max(replicas) * len(rates) * HOUR_SECONDS),
+        usd=_usd(price, paid_seconds(replicas, start_seconds) / servers),
+        fixed_usd=_usd(price, max(replicas) * len(rates) * HOUR_SECONDS / servers),
         changes=_changes(run, choice, replicas, start_seconds),
         follow_seconds=NOTICE_SECONDS + start_seconds,
+    )
+
+
+def _of_one(choice: ServingChoice, servers: int) -> ServingChoice:
+    """What each of the choice's servers holds; its configuration stays."""
+    return replace(
+        choice,
+        requests_per_second=choice.requests_per_second / servers,
+        measured_requests_per_second=choice.measured_requests_per_second / servers,
+        front=scaled_paces(choice.front, 1 / servers),
     )
 
 
@@ -72,7 +89,8 @@ def _usd(price: Usd, seconds: float) -> Usd:
 
 def _start_seconds(run: SearchRun, choice: ServingChoice) -> float:
     """The longest that a server of the choice took to become ready; of any configuration, where it was not seen."""
-    trials = [trial for trial in run.history.measured if trial.config == choice.config] or list(run.history.measured)
+    own = settings_of(choice.config)
+    trials = [trial for trial in run.history.measured if settings_of(trial.config) == own] or run.history.measured
     return max((trial.startup_seconds for trial in trials), default=0.0)
 
 

@@ -1,5 +1,6 @@
 """A PyTorch module as its operators, through torch.export. The only file of this room that imports torch."""
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
@@ -140,7 +141,8 @@ def read_pt2(path: Path, *, name: str, sizes: Mapping[str, int] | None = None) -
     import torch  # noqa: PLC0415
 
     try:
-        with only_weights():
+        with only_weights(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # PyTorch's own, about buffers that nobody writes to
             program = torch.export.load(path)
         return read_program(program, name=name, sizes=sizes)
     except UnpicklingError as error:

@@ -21,12 +21,16 @@ from mlcd.run.run import AnyRun
 from mlcd.space import Config
 from mlcd.store.damage import DamagedStore
 from mlcd.store.store import FILE, Store
+from mlcd.trial.trial import TokenLoad
 from mlcd.untrusted import Malformed
 
 STRATEGIES = ("auto", "roofline")
 """Those that use it."""
 MOST_RUNS = 20
 """Most runs to look at, the newest first."""
+MOST_OTHER_LENGTH = 2.0
+"""Earlier runs whose mean prompts or answers were so many times longer or shorter tell nothing: their time went
+elsewhere. Not less, because a chat template adds a few dozen tokens to a prompt."""
 HERE = ""
 """Stands for the machine that mlcd runs on, where configurations have no instance type."""
 
@@ -86,7 +90,7 @@ def language_knowledge(
     names  the runs to learn from, of a search that continues; None: those that have ended, the newest
     """
     users = tuple(2**power for power in range(concurrency.bit_length()) if 2**power <= concurrency)
-    earlier = _earlier(folder, cloud, frozenset(machines), names)
+    earlier = _earlier(folder, cloud, frozenset(machines), lengths, names)
     paces = _paces(earlier, machines, lengths)
     known = Known(
         configs=problem.space.configs,
@@ -123,9 +127,9 @@ class _EarlierRun:
 
 
 def _earlier(
-    folder: Path, cloud: str, instances: frozenset[str], names: tuple[str, ...] | None
+    folder: Path, cloud: str, instances: frozenset[str], lengths: TokenLengths, names: tuple[str, ...] | None
 ) -> tuple[_EarlierRun, ...]:
-    """Runs of language models in the same place on the same types, the newest first."""
+    """Runs of language models in the same place on the same types with requests like these, the newest first."""
     if not instances or names == () or not (folder / FILE).exists():
         return ()
     found: list[_EarlierRun] = []
@@ -144,26 +148,32 @@ def _earlier(
                 facts = run.header.serving
                 if facts is None or facts.scenario != CHAT or facts.language is None:
                     continue
-                seconds = _seconds(run, instances)
+                seconds = _seconds(run, instances, lengths)
                 if seconds:
                     found.append(_EarlierRun(name=run.run_id, language=facts.language, seconds=seconds))
     return tuple(found)
 
 
-def _seconds(run: AnyRun, instances: frozenset[str]) -> dict[tuple[str, int], float]:
-    """Requests in flight / rate at each pace, with the settings that were fastest there."""
+def _seconds(run: AnyRun, instances: frozenset[str], lengths: TokenLengths) -> dict[tuple[str, int], float]:
+    """Requests in flight / rate at each pace, with the settings that were fastest there; for answers of this length."""
     found: dict[tuple[str, int], float] = {}
     for trial in run.history.measured:
         tokens = None if trial.load is None else trial.load.tokens
         instance = str(dict(trial.config.values).get("instance", HERE))
-        if tokens is None or instance not in instances:
+        if tokens is None or instance not in instances or not _is_alike(tokens, lengths):
             continue
         for point in tokens.front:
-            rate = point.output_tokens_per_second / max(tokens.output_tokens, 1e-9)
+            rate = point.output_tokens_per_second / lengths.output_tokens
             if point.concurrency > 0 and rate > 0:
                 key = (instance, 2 ** max(round(float(np.log2(point.concurrency))), 0))
                 found[key] = min(found.get(key, np.inf), point.concurrency / rate)
     return found
+
+
+def _is_alike(tokens: TokenLoad, lengths: TokenLengths) -> bool:
+    """Whether the requests of a load test were about as long."""
+    pairs = ((tokens.input_tokens, lengths.input_tokens), (tokens.output_tokens, lengths.output_tokens))
+    return all(max(seen, 1e-9) / MOST_OTHER_LENGTH <= wanted <= seen * MOST_OTHER_LENGTH for seen, wanted in pairs)
 
 
 def _paces(earlier: tuple[_EarlierRun, ...], machines: Mapping[str, Machine], lengths: TokenLengths) -> Known | None:

@@ -219,6 +219,8 @@ def _workload(spec: TrainSpec, folder: Path) -> ReplayWorkload:
         problem = "there is no such folder of measured tables"
         allowed = "replay/FOLDER relative to the current folder, or replay//FOLDER from the root (docs/replay.md)"
         raise spec.error("resources.infra", problem, value=spec.resources.infra, allowed=allowed)
+    if not (folder / "instances.csv").exists():
+        raise spec.error("resources.infra", f"{folder} has no file instances.csv: it holds no measured tables")
     workloads = load_workloads(folder)
     name = spec.job.workload or spec.name
     if name not in workloads:

@@ -25,14 +25,14 @@ from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
 from mlcd.jobs.serve_nodes import NODE_START_STOP_SECONDS, NODE_TRIAL, Leasable, leasable
 from mlcd.jobs.served_model import read_model
-from mlcd.jobs.serving_space import SERVING_TRIAL, verification_seconds, work, work_on_nodes
+from mlcd.jobs.serving_space import SERVING_TRIAL, START_STOP_SECONDS, verification_seconds, work, work_on_nodes
 from mlcd.known import Known, TargetModel
 from mlcd.known.cpu import cpu, cpu_noise
 from mlcd.known.h200 import known_on_gpu
 from mlcd.known.language_models import TokenLengths
 from mlcd.known.resemblance import resemblance
 from mlcd.plugins import check_methods, check_object, is_object_name, object_missing, object_name
-from mlcd.problem import Problem
+from mlcd.problem import Problem, TrialPolicy
 from mlcd.profiler.load import LoadTest, ServerTest
 from mlcd.run.header import CHAT, ServingFacts
 from mlcd.run.kind import Kind
@@ -98,16 +98,17 @@ def prepare(
     known = known_on_gpu(gpu) if gpu is not None else None if is_torch else _known()
     if gpu is not None and known is not None and model.target is not None and "search.strategy" not in spec.places:
         spec = replace(spec, search=replace(spec.search, strategy=TABLES_STRATEGY))
+    trial = spec.search.trial.over(SERVING_TRIAL if nodes is None else NODE_TRIAL)
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
         space=space,
         goal=spec.goal,
         usd_per_hour=prices,
-        trial=spec.search.trial.over(SERVING_TRIAL if nodes is None else NODE_TRIAL),
+        trial=trial,
         max_trials=spec.search.max_trials,
         noise=noise,
-        verify_seconds=_verification_seconds(spec, nodes),
+        verify_seconds=_verification_seconds(spec, nodes, trial),
         scales_out=_scales_out(spec, nodes),
     )
     facts = ServingFacts(
@@ -142,8 +143,10 @@ def prepare(
     )
 
 
-def _verification_seconds(spec: ServeSpec, nodes: Leasable | None) -> float:
-    return verification_seconds(spec) if nodes is None else verification_seconds(spec, NODE_START_STOP_SECONDS)
+def _verification_seconds(spec: ServeSpec, nodes: Leasable | None, trial: TrialPolicy) -> float:
+    """See verification_seconds: a server that starts slowly, for which trials were made longer, has as much time."""
+    usual_seconds = START_STOP_SECONDS if nodes is None else NODE_START_STOP_SECONDS
+    return verification_seconds(spec, max(usual_seconds, trial.seconds))
 
 
 def _scales_out(spec: ServeSpec, nodes: Leasable | None) -> bool:
@@ -210,16 +213,17 @@ def _prepare_command(
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder, nodes=nodes)
     spec = job.spec
+    trial = spec.search.trial.over(COMMAND_TRIAL)
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
         space=job.space,
         goal=spec.goal,
         usd_per_hour=job.prices,
-        trial=spec.search.trial.over(COMMAND_TRIAL),
+        trial=trial,
         max_trials=spec.search.max_trials,
         noise=job.noise,
-        verify_seconds=_verification_seconds(spec, nodes),
+        verify_seconds=_verification_seconds(spec, nodes, trial),
         scales_out=_scales_out(spec, nodes),
     )
     language, notes = model_sizes(job.cloud.model)

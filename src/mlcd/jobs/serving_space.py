@@ -30,7 +30,7 @@ WORKING_COPIES = 2.0
 """Memory of a replica / size of the model's file: weights and activations."""
 
 
-def verification_seconds(spec: ServeSpec, start_stop_seconds: float = START_STOP_SECONDS) -> float:
+def verification_seconds(spec: ServeSpec, start_stop_seconds: float) -> float:
     """The longest that the verification takes; 0 if there is none."""
     if not spec.load.verify_seconds:
         return 0.0

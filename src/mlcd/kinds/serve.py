@@ -23,7 +23,8 @@ def _progress(stream: TextIO, problem: Problem, _: str) -> ServingProgress:
 
 def _pictures(run: SearchRun) -> tuple[str, ...]:
     paces = tuple(kind for kind in (TOKENS_PICTURE, RATES_PICTURE) if has_paces(run, kind))
-    return PICTURE, *paces, *((DAY_PICTURE,) if run.serve_findings.day is not None else ())
+    found = run.findings.serve if run.findings is not None else None
+    return PICTURE, *paces, *((DAY_PICTURE,) if found is not None and found.day is not None else ())
 
 
 def _picture(run: SearchRun, name: str) -> str:

@@ -108,6 +108,8 @@ class ChatTest:
                 return f"{name} of {latency_text(at)} at {speed_text(rate)} requests/s, {allowed}"
         if seen.stopped:
             return f"a limit was broken at {rate:.4g} requests/s"
+        if not seen.kept:
+            return f"answers take ever longer at {rate:.4g} requests/s: the server does not hold it"
         return ""
 
     def _load(self, result: ChatResult) -> Load:

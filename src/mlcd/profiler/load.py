@@ -184,7 +184,8 @@ def measure_load_trial(
             memory_gib, gpu_memory_gib = lease.memory_gib(), lease.endpoint.gpu_memory_gib()
             settled = lease.finish(JobProgress(time.monotonic() - began, float(seen.load.requests)))
     except LeaseFailed as failed:
-        return _failure(order, failed.kind, failed.message, failed.seconds, usd_per_hour if failed.billed else ZERO)
+        seconds = max(failed.seconds, time.monotonic() - began)  # until the nodes were given back
+        return _failure(order, failed.kind, failed.message, seconds, usd_per_hour if failed.billed else ZERO)
     except _NotReady as late:
         return _failure(order, FailureKind.HANG, str(late), time.monotonic() - began, usd_per_hour)
     except Interrupted:

@@ -27,7 +27,7 @@ class CommandDeployment:
     cpus, gpus   of this machine, all of which it had; gpu: their name
     promise      what it sustained, in words: a comment in each file
     rate         requests a second that it holds; start_seconds: how long it took to become ready
-    day          replicas by the hour; None: one
+    day          replicas by the hour; None: `servers` all the time
     """
 
     name: str
@@ -46,6 +46,7 @@ class CommandDeployment:
     promise: str = ""
     start_seconds: float = 0.0
     day: DayPlan | None = None
+    servers: int = 1
 
 
 def command_files(kind: str, deployment: CommandDeployment) -> dict[str, str]:
@@ -77,4 +78,5 @@ def _service(deployment: CommandDeployment) -> Service:
         model=mounted,
         start_seconds=deployment.start_seconds,
         day=deployment.day,
+        servers=deployment.servers,
     )

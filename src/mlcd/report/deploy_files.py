@@ -34,7 +34,7 @@ class Deployment:
     promise     what it sustained, in words: a comment in each file
     limits      on what clients may take of the server
     rate        requests a second that it holds; start_seconds: how long it took to become ready
-    day         replicas by the hour; None: one
+    day         replicas by the hour; None: `servers` all the time
     """
 
     name: str
@@ -50,6 +50,7 @@ class Deployment:
     rate: float = 1.0
     start_seconds: float = 0.0
     day: DayPlan | None = None
+    servers: int = 1
 
     @property
     def label(self) -> str:
@@ -122,6 +123,7 @@ def _service(deployment: Deployment) -> Service:
         descriptors=deployment.limits.descriptors,
         start_seconds=deployment.start_seconds,
         day=deployment.day,
+        servers=deployment.servers,
     )
 
 

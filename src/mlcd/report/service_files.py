@@ -45,7 +45,7 @@ class Service:
     model     that is mounted; None: it is in the image, or is fetched by the server
     start_seconds  how long it took to become ready
     rate      requests a second that it holds
-    day       replicas by the hour; None: one
+    day       replicas by the hour; None: `servers` all the time
     """
 
     label: str
@@ -68,6 +68,7 @@ class Service:
     model: Model | None = None
     start_seconds: float = 0.0
     day: DayPlan | None = None
+    servers: int = 1
 
     @property
     def wait_seconds(self) -> int:
@@ -77,7 +78,7 @@ class Service:
     @property
     def replicas(self) -> int:
         """How many to begin with."""
-        return self.day.replicas[0] if self.day is not None else 1
+        return self.day.replicas[0] if self.day is not None else self.servers
 
 
 def compose(service: Service) -> dict[str, str]:
@@ -89,10 +90,9 @@ def compose(service: Service) -> dict[str, str]:
         "ports": [f"{CONTAINER_PORT}:{CONTAINER_PORT}"],
     }
     if not service.is_built:
-        # Compose replaces $NAME itself; $$ is what the shell in the container gets.
-        made["entrypoint"] = [word.replace("$", "$$") for word in service.command]
+        made["entrypoint"] = [_for_compose(word) for word in service.command]
     if service.envs:
-        made["environment"] = dict(service.envs)
+        made["environment"] = {name: _for_compose(value) for name, value in service.envs.items()}
     if service.cpus is not None:
         made["cpus"] = service.cpus
     if service.descriptors is not None:
@@ -103,7 +103,7 @@ def compose(service: Service) -> dict[str, str]:
     if service.memory_mib is not None:
         made["mem_limit"] = f"{service.memory_mib}m"
     if service.model is not None:
-        made["volumes"] = [f"{service.model.here}:{service.model.there}:ro"]
+        made["volumes"] = [_for_compose(f"{service.model.here}:{service.model.there}:ro")]
     if service.gpus:
         device = {"driver": "nvidia", "count": service.gpus, "capabilities": ["gpu"]}
         made["deploy"] = {"resources": {"reservations": {"devices": [device]}}}
@@ -138,7 +138,9 @@ def kubernetes(service: Service) -> dict[str, str]:
 
 def kserve(service: Service) -> dict[str, str]:
     """An InferenceService of KServe, in its RawDeployment mode, with the container as its predictor."""
-    low, high = (min(service.day.replicas), max(service.day.replicas)) if service.day is not None else (1, 1)
+    low, high = (
+        (min(service.day.replicas), max(service.day.replicas)) if service.day is not None else (service.servers,) * 2
+    )
     made = {
         "apiVersion": "serving.kserve.io/v1beta1",
         "kind": "InferenceService",
@@ -166,7 +168,7 @@ def kserve(service: Service) -> dict[str, str]:
 def skyserve(service: Service) -> dict[str, str]:
     """A service of SkyServe: `sky serve up service.yaml`."""
     probe = {"path": service.ready, "initial_delay_seconds": service.wait_seconds}
-    policy: dict[str, Any] = {"replicas": 1}
+    policy: dict[str, Any] = {"replicas": service.servers}
     if service.day is not None:
         policy = {"replica_policy": serve_policy(service.day)}
     resources: dict[str, Any] = {"ports": CONTAINER_PORT}
@@ -195,6 +197,16 @@ def skyserve(service: Service) -> dict[str, str]:
     return {"service.yaml": _yaml(service, made)}
 
 
+def _for_compose(text: str) -> str:
+    """Compose replaces $NAME itself, in every value; $$ is what the container gets as $."""
+    return text.replace("$", "$$")
+
+
+def _for_kubernetes(text: str) -> str:
+    """Kubernetes replaces $(NAME) in commands and variables; $$( is what the container gets as $(."""
+    return text.replace("$(", "$$(")
+
+
 def _container(service: Service) -> dict[str, Any]:
     limits: dict[str, str] = {}
     if service.cpus is not None:
@@ -205,10 +217,9 @@ def _container(service: Service) -> dict[str, Any]:
         limits["nvidia.com/gpu"] = str(service.gpus)
     made: dict[str, Any] = {"name": "server", "image": service.image}
     if not service.is_built:
-        # Kubernetes replaces $(NAME); $$( is what the shell in the container gets.
-        made["command"] = [word.replace("$(", "$$(") for word in service.command]
+        made["command"] = [_for_kubernetes(word) for word in service.command]
     if service.envs:
-        made["env"] = [{"name": name, "value": value} for name, value in service.envs.items()]
+        made["env"] = [{"name": name, "value": _for_kubernetes(value)} for name, value in service.envs.items()]
     made["ports"] = [{"containerPort": CONTAINER_PORT}]
     if limits:
         made["resources"] = {"requests": limits, "limits": limits}

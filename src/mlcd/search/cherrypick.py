@@ -73,6 +73,10 @@ class CherryPick(MeasuredStrategy):
 
     def _known_good(self, problem: Problem) -> NDArray[np.bool_]:
         globs = self.types.split("+")
+        if all(knob.name != "instance" for knob in problem.space.knobs):
+            raise BadInput(
+                "search.strategy: cherrypick chooses among instance types, and here are none; choose heterbo"
+            )
         known = np.array([any(fnmatchcase(c.instance, glob) for glob in globs) for c in problem.space], dtype=bool)
         if not known.any():
             names = ", ".join(sorted({config.instance for config in problem.space}))

@@ -57,7 +57,7 @@ class Paleo:
     def samples_per_second(self, problem: Problem) -> Floats:
         """(N,) batch / (compute + exchange). Raises BadInput if the network is unknown."""
         if problem.blueprint is None:
-            raise BadInput("paleo needs to know the trained network: set job.model, on a sim/CLOUD")
+            raise BadInput("search.strategy: paleo needs to know the trained network: set job.model, on a sim/CLOUD")
         blueprint, nodes = problem.blueprint, problem.nodes
         peaks = np.array([blueprint.machines[c.instance] for c in problem.space])
         compute = blueprint.flops_per_sample * blueprint.batch / nodes / (peaks[:, 0] * self.compute)

@@ -11,7 +11,7 @@ from dataclasses import replace
 from mlcd.problem import Problem
 from mlcd.space import Config, Value
 from mlcd.trial.plan import Plan, best
-from mlcd.trial.trial import History, Measurement
+from mlcd.trial.trial import History, Load, Measurement, TokenPoint
 from mlcd.units import ZERO
 
 SCALING_ERROR = 0.05
@@ -57,6 +57,39 @@ def at_nodes(trial: Measurement, config: Config) -> Measurement:
         samples_per_second=trial.samples_per_second * config.nodes / trial.config.nodes,
         relative_error=math.hypot(trial.relative_error, SCALING_ERROR),
         usd=ZERO,
+        load=None if trial.load is None else _scaled(trial.load, config.nodes / trial.config.nodes),
+    )
+
+
+def scaled_paces(front: Iterable[TokenPoint], factor: float) -> tuple[TokenPoint, ...]:
+    """Paces of so many times the servers: times stay, what is in flight and the rates add up."""
+    return tuple(
+        replace(
+            point,
+            concurrency=point.concurrency * factor,
+            output_tokens_per_second=point.output_tokens_per_second * factor,
+            requests_per_second=point.requests_per_second * factor,
+            good_per_second=point.good_per_second * factor,
+        )
+        for point in front
+    )
+
+
+def _scaled(load: Load, factor: float) -> Load:
+    tokens = load.tokens
+    if tokens is None:
+        return load
+    return replace(
+        load,
+        tokens=replace(
+            tokens,
+            concurrency=tokens.concurrency * factor,
+            requests_per_second=tokens.requests_per_second * factor,
+            good_per_second=tokens.good_per_second * factor,
+            input_tokens_per_second=tokens.input_tokens_per_second * factor,
+            output_tokens_per_second=tokens.output_tokens_per_second * factor,
+            front=scaled_paces(tokens.front, factor),
+        ),
     )
 
 

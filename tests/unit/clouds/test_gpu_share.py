@@ -107,6 +107,29 @@ def test_the_service_ends_with_its_server(gpus: Path) -> None:
     assert not Path(f"/proc/{pid}").exists()
 
 
+def test_service_and_server_die_where_what_started_them_is_killed(gpus: Path) -> None:
+    seen = gpus / "seen"
+    command, env = on_share(["/bin/sh", "-c", f"echo $$ > {seen}; exec sleep 60"], os.environ, gpu=H200, percent=25)
+    started = subprocess.Popen(command, env=env)
+    until = time.monotonic() + 30
+    while time.monotonic() < until and not (seen.exists() and seen.read_text().strip()):
+        time.sleep(0.05)
+    pids = [int(file.read_text()) for file in (seen, gpus / "mps.pid")]
+    started.kill()
+    started.wait()
+    until = time.monotonic() + 10
+    while time.monotonic() < until and any(map(_runs, pids)):
+        time.sleep(0.05)
+    assert not [pid for pid in pids if _runs(pid)]
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 def test_the_users_own_service_is_used(gpus: Path) -> None:
     (gpus / "control").touch()
     server = [sys.executable, "-c", "import os; print(os.environ['CUDA_MPS_PIPE_DIRECTORY'])"]
@@ -122,6 +145,7 @@ def test_the_users_own_service_is_used(gpus: Path) -> None:
         ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.", True),
         ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", True),
         ("CUDA_ERROR_OUT_OF_MEMORY: out of memory", True),
+        ('status 503: {"error":"CB worker is dead: Memory footprint 42420 is more than available memory 33373"}', True),
         ("ValueError: No available memory for the cache blocks.", True),
         ("RuntimeError: CUDA error: device-side assert triggered", False),
         ("", False),

@@ -5,10 +5,15 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from mlcd.clouds.serving import CommandServing
+from mlcd.clouds.serving.deploy import deploy
 from mlcd.clouds.serving.local import is_ready
+from mlcd.errors import ProviderError
+from mlcd.space import Config
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
@@ -83,3 +88,9 @@ def test_a_server_that_drips_is_not_waited_for() -> None:
 
 def test_nobody_listens() -> None:
     assert not is_ready("http://127.0.0.1:1/health")
+
+
+def test_a_deployed_server_has_the_time_that_it_is_given(tmp_path: Path) -> None:
+    servers = CommandServing("exec sleep 60", home=tmp_path, noise=0.1, folder=tmp_path, model="m")
+    with pytest.raises(ProviderError, match="not ready after 0 s"):
+        deploy(servers, Config.of({"SEQS": 1}), run_id="r-1", host="127.0.0.1", port=0, ready_seconds=0.3)

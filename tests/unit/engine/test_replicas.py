@@ -1,15 +1,28 @@
 """How many servers: load tests of one node, a choice of several, and its verification with all of them."""
 
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import numpy as np
 import pytest
+import yaml
 from tests.replica_world import BATCHES, SLO, MadeUpServers, nodes_problem, run_of
 
+from mlcd.catalog import Instance
+from mlcd.cli.serve_files import write_command_files
 from mlcd.goal import Goal, Objective
+from mlcd.problem import Problem
 from mlcd.report.serving import serving_verdict
 from mlcd.run.step import Role
+from mlcd.search.serving.per_replica import PerReplica
 from mlcd.space import Config
 from mlcd.trial.outcome import Status
+from mlcd.trial.plan import Remaining
 from mlcd.trial.replicas import SCALING_ERROR, at_nodes, best_forms, with_replicas
-from mlcd.trial.trial import FailureKind, History, Measurement
+from mlcd.trial.trial import FailureKind, History, Measurement, TokenLoad, TokenPoint
+from mlcd.units import Usd
 
 TYPES = {"small": 1.0, "large": 1.8}
 RATES = {"small": 10.0, "large": 40.0}
@@ -64,6 +77,24 @@ def test_the_highest_rate_takes_all_nodes() -> None:
     assert servers.performed[-1] == (Role.VERIFICATION, config("large", 3, 8))
 
 
+def test_the_strategy_sees_rates_as_they_were_measured_where_all_types_grow_alike() -> None:
+    """Beliefs about paces are about one server: beside a rate of three, no other type would seem worth a test."""
+    problem = nodes_problem(TYPES, COUNTS, Goal(minimize=Objective.TIME, slo=SLO))
+    one = measured(config("small", 1, 8))
+    seen: list[float] = []
+
+    class Looks:
+        name, guarded = "looks", True
+
+        def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[()]:
+            seen.extend(trial.samples_per_second for trial in history.measured)
+            return ()
+
+    anything = Remaining(usd=None, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
+    PerReplica(inner=cast(Any, Looks())).suggest(problem, History((one,)), anything, 1)
+    assert seen == [one.samples_per_second]
+
+
 def test_a_failure_excludes_its_settings_for_every_number() -> None:
     servers = MadeUpServers(rate, fails=lambda _number: FailureKind.ERROR)
     run = run_of(nodes_problem(TYPES, COUNTS, goal(rate=200.0)), servers, "exhaustive")
@@ -98,6 +129,33 @@ def test_what_a_load_test_says_of_more_nodes() -> None:
     assert at_nodes(one, one.config) is one
 
 
+def test_tokens_in_flight_and_a_second_add_up_over_nodes() -> None:
+    one = measured(config("small", 1, 8))
+    assert one.load is not None
+    point = TokenPoint(concurrency=4.0, output_tokens_per_second=100.0, ttft_p95=0.1, tpot_p95=0.01, kept=True)
+    tokens = TokenLoad(
+        concurrency=4.0,
+        requests_per_second=10.0,
+        good_per_second=9.0,
+        input_tokens_per_second=50.0,
+        output_tokens_per_second=100.0,
+        input_tokens=5.0,
+        output_tokens=10.0,
+        ttft=(0.1, 0.1, 0.1),
+        tpot=(0.01, 0.01, 0.01),
+        e2e=(0.2, 0.2, 0.2),
+        front=(point,),
+    )
+    three = at_nodes(replace(one, load=replace(one.load, tokens=tokens)), config("small", 3, 8))
+    assert three.load is not None
+    assert three.load.tokens is not None
+    seen = three.load.tokens
+    assert (seen.concurrency, seen.requests_per_second, seen.output_tokens_per_second) == (12.0, 30.0, 300.0)
+    assert (seen.ttft, seen.output_tokens) == (tokens.ttft, 10.0)
+    assert (seen.front[0].concurrency, seen.front[0].output_tokens_per_second) == (12.0, 300.0)
+    assert seen.front[0].ttft_p95 == 0.1
+
+
 def test_a_measurement_is_not_replaced_by_what_follows_from_another() -> None:
     problem = nodes_problem(TYPES, COUNTS, goal(rate=20.0))
     one, two = measured(config("small", 1, 8)), measured(config("small", 2, 8))
@@ -108,3 +166,29 @@ def test_a_measurement_is_not_replaced_by_what_follows_from_another() -> None:
     assert with_replicas(nodes_problem(TYPES, COUNTS, goal(), scales_out=False), History((one,))) == History((one,))
     (form,) = best_forms(problem, History((one,)))
     assert form.config.nodes == 1  # 30 requests/s: one does
+
+
+def test_written_files_start_the_chosen_number_on_such_nodes(tmp_path: Path) -> None:
+    run = run_of(nodes_problem(TYPES, COUNTS, goal(rate=200.0)), MadeUpServers(rate), "exhaustive")
+    large = Instance(
+        cloud="slurm",
+        name="large",
+        vcpus=4,
+        memory_gib=16,
+        network_gbps=1.0,
+        usd_per_hour=Usd.of("1.8"),
+        accelerator="L4",
+        accelerators=2,
+    )
+    nodes = SimpleNamespace(instances=(large,))
+    cloud = SimpleNamespace(run="serve --port $PORT", model="m", ready="/", cpus=tuple(range(64)), gpu=None)
+    spec = SimpleNamespace(server=SimpleNamespace(image="made/up:1"), declared_knobs={"batch": (1, 8)})
+    given: dict[str, Any] = {"spec": spec, "nodes": nodes}
+    (file,) = write_command_files("kubernetes", tmp_path, run, cast(Any, cloud), **given)
+    made, _ = yaml.safe_load_all(file.read_text())
+    assert made["spec"]["replicas"] == 2
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    limits = container["resources"]["limits"]
+    assert (limits["cpu"], limits["nvidia.com/gpu"]) == ("4", "2"), "of a node, not of the machine that mlcd runs on"
+    assert {each["name"] for each in container["env"]} == {"batch", "MODEL", "HOST", "PORT"}
+    assert "on 2 x large" in file.read_text()

@@ -12,6 +12,7 @@ from mlcd.loadgen.chat.plan import ChatLimit, ChatMetric
 from mlcd.run.attempt import Attempt
 from mlcd.run.findings import DayPlan
 from mlcd.run.run import SearchRun
+from mlcd.space import Config, Knob, Space
 from mlcd.trial.trial import Load, Measurement, TokenLoad, TokenPoint
 from mlcd.units import Usd
 
@@ -48,6 +49,23 @@ def test_every_hour_has_the_replicas_that_hold_its_traffic() -> None:
     assert day.fixed_usd_per_day == Usd.of("3.456")
     assert serve_findings(serving_run()).day is None
     assert serve_findings(profiled(serving_run())).day == day, "the same seed, the same replay"
+
+
+def test_of_a_choice_with_several_servers_each_is_a_replica() -> None:
+    run = profiled(serving_run())
+    choice = chosen(run)
+    assert choice is not None
+    config = Config.of({**choice.config.as_dict(), "nodes": 5})
+    price = run.problem.usd_per_hour[run.problem.space.index[choice.config]]
+    knobs = (*run.problem.space.knobs, Knob(name="nodes", values=(5,)))
+    problem = replace(run.problem, space=Space(knobs, (config,)), usd_per_hour=(price * 5,))
+    five = replace(
+        choice,
+        config=config,
+        requests_per_second=5 * choice.requests_per_second,
+        measured_requests_per_second=5 * choice.measured_requests_per_second,
+    )
+    assert day_plan(replace(run, problem=problem), five) == plan(run)
 
 
 def test_two_days_are_priced_by_the_day() -> None:

@@ -44,13 +44,18 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> LoadTestCase:
 
 
 def knowledge_of(
-    case: LoadTestCase, folder: Path, *, cloud: str = "somewhere", names: tuple[str, ...] | None = None
+    case: LoadTestCase,
+    folder: Path,
+    *,
+    cloud: str = "somewhere",
+    lengths: TokenLengths = LENGTHS,
+    names: tuple[str, ...] | None = None,
 ) -> LanguageKnowledge:
     return language_knowledge(
         case.problem,
         model="new",
         language=case.target.target.language,
-        lengths=LENGTHS,
+        lengths=lengths,
         concurrency=64,
         machines=case.bed.known.machines,
         folder=folder,
@@ -92,6 +97,16 @@ def test_earlier_runs_of_other_models_are_known_at_every_pace(case: LoadTestCase
         np.testing.assert_allclose(starcoder.latency_seconds[row], truth, rtol=1e-6)
     assert "run-der" in found.notes[0]
     assert knowledge_of(case, tmp_path, cloud="elsewhere").known.paces is None
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), [(500.0, 60.0), (500.0, 4.0), (2000.0, 15.0)])
+def test_runs_with_requests_of_other_lengths_tell_nothing(
+    case: LoadTestCase, tmp_path: Path, inputs: float, outputs: float
+) -> None:
+    stored_run(case, "bigcode__starcoder", tmp_path)
+    other = knowledge_of(case, tmp_path, lengths=TokenLengths(input_tokens=inputs, output_tokens=outputs))
+    assert other.known.paces is None
+    assert not any("run-der" in note for note in other.notes)
 
 
 def test_a_search_that_continues_knows_what_it_knew_when_it_began(case: LoadTestCase, tmp_path: Path) -> None:

@@ -65,6 +65,13 @@ def test_types_settings_and_nodes_with_the_price_of_all_nodes(tmp_path: Path) ->
     assert (found.cloud, found.charged, found.strategy) == ("minicloud", False, "heterbo")
 
 
+def test_a_server_that_starts_slowly_has_as_much_time_in_its_verification(tmp_path: Path) -> None:
+    slow = prepared(tmp_path, {}, search={"trial": {"seconds": "600s"}})
+    assert slow.problem.verify_seconds == pytest.approx(60 / 0.9 + 600)
+    here = prepared(tmp_path, {"infra": "local"}, search={"trial": {"seconds": "300s"}})
+    assert here.problem.verify_seconds == pytest.approx(60 / 0.9 + 300)
+
+
 def test_every_number_can_be_measured(tmp_path: Path) -> None:
     found = prepared(tmp_path, {"replicas": "1..3"}, search={"every_replica": True})
     assert not found.problem.scales_out

@@ -193,6 +193,22 @@ def test_tokens_of_a_word_that_no_tokenizer_makes_are_not_believed(counted: tupl
         made.calibrate(list(zip(PROBE_WORDS, counted, strict=True)))
 
 
+def test_a_last_event_that_is_wrong_and_ends_with_the_connection_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        requests = itertools.repeat((b"x", Exchange(input_tokens=1, output_tokens=1)))
+        wire = ChatWire("127.0.0.1", listener.getsockname()[1], requests, timeout_seconds=10, most_seconds=10)
+        wire.send(time.perf_counter())
+        opened, _ = listener.accept()
+        with opened:
+            opened.recv(1)
+            opened.sendall(HEAD + b'\r\ndata: {"usage": {"prompt_tokens": -1}}')
+        ended = []
+        while wire.under_way:
+            ended += wire.wait(0.1)
+        wire.close()
+    assert [each.error.partition(":")[0] for each in ended] == ["the stream's usage"]
+
+
 def test_a_server_that_resets_before_it_has_read_a_prompt_is_an_error() -> None:
     body = b"x" * 20_000_000  # more than the system keeps for the server
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -251,6 +267,21 @@ def test_a_step_counts_requests_and_tokens_of_its_own_time() -> None:
     assert seen.requests == 2
     assert seen.kept, "the median of 1 s and 2 s is 1 s"
     assert not chat._Step(begun=0, ended=1, streams=[stream(0.1, 0.1, 2, error="x")]).result(()).kept
+
+
+@pytest.mark.parametrize(("behind", "kept"), [(0.0, True), (0.2, False)])
+def test_without_limits_a_server_that_falls_behind_does_not_hold_the_rate(behind: float, kept: bool) -> None:
+    """Each second, it is `behind` seconds later; nothing else tells that where there is no limit."""
+    step = chat._Step(begun=0.0, ended=60.0, rate=1.0, is_open=True)
+    for at in range(60):
+        end = at + 1.0 + behind * at
+        step.streams.append(Stream(at, at, end, 0, first=at + 0.5, last=end, output_tokens=8))
+    step.all = step.streams
+    assert step.result(()).kept is kept
+    late = ChatLimit(metric=ChatMetric.E2E, percentile=99, seconds=100.0)
+    assert step.result((late,)).kept, "a limit decides by itself"
+    step.is_open = False
+    assert step.result(()).kept, "where so many are in flight, the server sets the pace"
 
 
 def test_the_best_pace_has_the_most_tokens_of_requests_within_the_limits() -> None:

@@ -61,7 +61,7 @@ def test_an_index_can_show_it(project: dict[str, Any]) -> None:
 def test_every_extra_is_in_the_table_of_the_install_page(project: dict[str, Any]) -> None:
     page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
     table = page.partition("## Extras")[2].partition("\n## ")[0]
-    named = set(re.findall(r"`([a-z]+)`", "\n".join(re.findall(r"^\| (.*?) \|", table, re.M))))
+    named = set(re.findall(r"`([a-z-]+)`", "\n".join(re.findall(r"^\| (.*?) \|", table, re.M))))
     assert named == set(project["project"]["optional-dependencies"])
 
 

@@ -139,6 +139,21 @@ def test_a_rate_that_kept_the_limit(play: Play, loads: list[dict[str, Any]]) -> 
     assert asked["concurrency"] == 32
 
 
+def test_a_server_that_died_is_paid_until_its_nodes_are_given_back(play: Play) -> None:
+    class Slow(Server):
+        def check(self) -> None:
+            raise LeaseFailed(FailureKind.ERROR, "gone", seconds=0.01)
+
+        def __exit__(self, *_: object) -> None:
+            super().__exit__()
+            time.sleep(0.2)
+
+    trial = play(server=Slow())
+    assert isinstance(trial, Failure)
+    assert trial.seconds >= 0.2
+    assert trial.usd == Usd.of("0.36").for_seconds(trial.seconds)
+
+
 def test_an_imprecise_rate_is_measured_again(play: Play, loads: list[dict[str, Any]]) -> None:
     unsure = replace(KEPT, relative_error=0.2)
     trial = play(unsure, replace(unsure, requests_per_second=180.0, p99_seconds=0.03))

@@ -80,6 +80,30 @@ def test_compose_starts_the_command_with_its_variables() -> None:
     assert made["deploy"]["resources"]["reservations"]["devices"][0]["count"] == 2
 
 
+def test_values_with_dollars_arrive_as_they_are() -> None:
+    """Compose replaces $NAME in every value, and Kubernetes $(NAME)."""
+    odd = deployment(knobs={"SEQS": "$(id) ${HOME}"}, model="/data/$USER/llama")
+    (made,) = loaded(command_files("compose", odd)["compose.yaml"])[0]["services"].values()
+    assert made["environment"]["SEQS"] == "$$(id) $${HOME}"
+    assert made["volumes"] == ["/data/$$USER/llama:/models/llama:ro"]
+    made, _ = loaded(command_files("kubernetes", odd)["kubernetes.yaml"])
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert environment(container)["SEQS"] == "$$(id) ${HOME}"
+
+
+def test_as_many_servers_as_held_the_rate() -> None:
+    config = Config.of({"instance": "g6.xlarge", "nodes": 3, "SEQS": 16})
+    three = deployment(config=config, knobs={"SEQS": "16"}, servers=3, day=None)
+    made, _ = loaded(command_files("kubernetes", three)["kubernetes.yaml"])
+    assert made["spec"]["replicas"] == 3
+    (container,) = made["spec"]["template"]["spec"]["containers"]
+    assert set(environment(container)) == {"SEQS", "MODEL", "HOST", "PORT"}, "not what mlcd chose for the nodes"
+    (made,) = loaded(command_files("kserve", three)["inferenceservice.yaml"])
+    assert (made["spec"]["predictor"]["minReplicas"], made["spec"]["predictor"]["maxReplicas"]) == (3, 3)
+    (made,) = loaded(command_files("skyserve", three)["service.yaml"])
+    assert made["service"]["replicas"] == 3
+
+
 def test_kubernetes_starts_the_command_and_waits_for_it() -> None:
     files = command_files("kubernetes", deployment())
     made, service = loaded(files["kubernetes.yaml"])

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from tests.synthetic import make_problem
 
@@ -6,6 +7,7 @@ from mlcd.problem import Problem
 from mlcd.search.cherrypick import CherryPick
 from mlcd.search.convbo import ConvBO
 from mlcd.search.registry import STRATEGIES, strategy, strategy_class
+from mlcd.space import Config, Knob, Space
 from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import History
 
@@ -66,8 +68,18 @@ def test_paleo_needs_to_know_the_network() -> None:
     known = make_problem()
     unknown = Problem(name="x", work_samples=1.0, space=known.space, goal=known.goal, usd_per_hour=known.usd_per_hour)
     everything = Remaining(usd=None, seconds=None, allowed=known.nodes > 0)
-    with pytest.raises(BadInput, match=r"paleo needs to know the trained network: set job\.model"):
+    with pytest.raises(BadInput, match=r"search\.strategy: paleo needs to know the trained network: set job\.model"):
         strategy("paleo").recommend(unknown, History(), everything)
+
+
+@pytest.mark.parametrize("name", ["cherrypick", "cherrypick-budget"])
+def test_cherrypick_needs_instance_types(name: str) -> None:
+    known = make_problem()
+    space = Space((Knob(name="batch", values=(1, 2)),), (Config.of({"batch": 1}), Config.of({"batch": 2})))
+    served = Problem(name="x", work_samples=1.0, space=space, goal=known.goal, usd_per_hour=known.usd_per_hour[:2])
+    everything = Remaining(usd=None, seconds=None, allowed=np.array([True, True]))
+    with pytest.raises(BadInput, match=r"search\.strategy: cherrypick chooses among instance types"):
+        strategy(name).suggest(served, History(), everything, 1)
 
 
 @pytest.mark.parametrize(

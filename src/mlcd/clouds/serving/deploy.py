@@ -45,8 +45,13 @@ def check_port(host: str, port: int) -> None:
             ) from error
 
 
-def deploy(cloud: ServersHere, config: Config, *, run_id: str, host: str, port: int) -> Deployed:
-    """Start the server of `config` and leave it running. Raises BadInput with the server's message where it refuses."""
+def deploy(
+    cloud: ServersHere, config: Config, *, run_id: str, host: str, port: int, ready_seconds: float = READY_SECONDS
+) -> Deployed:
+    """Start the server of `config` and leave it running. Raises BadInput with the server's message where it refuses.
+
+    ready_seconds  how long it may take to become ready
+    """
     lease_id = f"{PREFIX}{run_id[-40:].lower()}-{secrets.token_hex(3)}"
     folder = Workspace(cloud.home, run_id).lease(lease_id)
     private_folder(folder)
@@ -61,7 +66,7 @@ def deploy(cloud: ServersHere, config: Config, *, run_id: str, host: str, port: 
             stderr=log,
             env=dict(launch.env),
         )
-    until = time.monotonic() + READY_SECONDS
+    until = time.monotonic() + ready_seconds
     try:
         if hasattr(os, "sched_setaffinity"):
             os.sched_setaffinity(server.pid, cloud.cpus[: launch.cores])
@@ -70,7 +75,7 @@ def deploy(cloud: ServersHere, config: Config, *, run_id: str, host: str, port: 
                 said = last_line(folder / "log.txt", most_characters=2000).removeprefix("mlcd.server: ")
                 raise BadInput(said or "the server did not start")
             if time.monotonic() > until:
-                raise ProviderError(f"the server was not ready after {READY_SECONDS:.0f} s; see {folder / 'log.txt'}")
+                raise ProviderError(f"the server was not ready after {ready_seconds:.0f} s; see {folder / 'log.txt'}")
             time.sleep(0.1)
         held.hand_over(server.pid)  # to itself, so that the next search does not end it as a leftover
     except BaseException:

@@ -8,6 +8,7 @@ https://docs.nvidia.com/deploy/mps: a client's share is CUDA_MPS_ACTIVE_THREAD_P
 CUDA_MPS_PINNED_DEVICE_MEM_LIMIT.
 """
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -22,6 +23,7 @@ LOGS = "CUDA_MPS_LOG_DIRECTORY"
 USERS_PIPES = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's programs look by default
 CLIENT_LIMITS = ("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT")
 START_SECONDS = 10.0
+_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 def users_service() -> str:
@@ -44,7 +46,13 @@ def _served(folder: str, command: list[str]) -> int:
     os.environ[PIPES] = os.environ[LOGS] = folder
     log = os.path.join(folder, "service.txt")  # noqa: PTH118
     with open(log, "ab") as out:  # noqa: PTH123
-        service = subprocess.Popen([CONTROL, "-f"], stdin=subprocess.DEVNULL, stdout=out, stderr=out)  # noqa: S603
+        service = subprocess.Popen(  # noqa: S603
+            [CONTROL, "-f"],
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            preexec_fn=_die_with_this,  # noqa: PLW1509 - this process has no threads
+        )
     until = time.monotonic() + START_SECONDS
     while not _answers(folder):
         if service.poll() is not None or time.monotonic() > until:
@@ -52,7 +60,7 @@ def _served(folder: str, command: list[str]) -> int:
             print(f"mps: {CONTROL} did not start: {_last_line(log)}", file=sys.stderr)  # noqa: T201
             return 3
         time.sleep(0.05)
-    server = subprocess.Popen(command, env={**os.environ, **limits})  # noqa: S603
+    server = subprocess.Popen(command, env={**os.environ, **limits}, preexec_fn=_die_with_this)  # noqa: PLW1509, S603
 
     def pass_on(sign: int, _: FrameType | None) -> None:
         server.send_signal(sign)
@@ -65,6 +73,12 @@ def _served(folder: str, command: list[str]) -> int:
         _tell(folder, "quit -t 1")
         service.terminate()
     return code if code >= 0 else 128 - code
+
+
+def _die_with_this() -> None:
+    """Have Linux kill the service and the server where this process is killed: so it is when its keeper is."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _answers(folder: str) -> bool:

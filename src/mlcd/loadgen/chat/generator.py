@@ -25,6 +25,9 @@ _CONFIRM_SHARE = 0.3
 _SATURATED_SHARE = 0.85
 """Of one processor: a generator that used more may have set the result."""
 _PARTS = 5
+_BEHIND, _BEHIND_SHARE = 2.0, 0.05
+"""A server falls behind whose last answers take so many times as long as its first, by this share of the test's time.
+With 1.1 times what it can do, a server is late by 9% of the time at the end."""
 _PROBE_TOKENS = 16
 """Of the answers that are compared with the tokenizer."""
 _RATES = 4
@@ -50,6 +53,8 @@ class _Step:
     area: float = 0.0
     processor_seconds: float = 0.0
     stopped: bool = False
+    is_open: bool = False
+    """Whether requests arrive whatever the server does."""
 
     @property
     def answered(self) -> list[Stream]:
@@ -85,6 +90,15 @@ class _Step:
         variance = sum((count - mean) ** 2 for count in counts) / (_PARTS - 1)
         return float((variance / _PARTS) ** 0.5 / mean) if mean > 0 else 1.0
 
+    def falls_behind(self) -> bool:
+        """Whether requests that arrive at given times wait ever longer: those of the last fifth against the first."""
+        if not self.is_open or len(self.answered) < _LEAST_REQUESTS * _PARTS:
+            return False
+        times = [each.e2e_seconds for each in sorted(self.answered, key=lambda each: each.intended)]
+        fifth = len(times) // _PARTS
+        first, last = sorted(times[:fifth])[fifth // 2], sorted(times[-fifth:])[fifth // 2]
+        return last > _BEHIND * first and last - first > _BEHIND_SHARE * (self.ended - self.begun)
+
     def result(self, limits: tuple[ChatLimit, ...]) -> ChatStep:
         """What was measured, in the form of the result."""
         seconds = max(self.ended - self.begun, 1e-9)
@@ -97,6 +111,7 @@ class _Step:
             not self.times(limit.metric) or found[limit.metric][f"p{limit.percentile}"] <= limit.seconds
             for limit in limits
         )
+        kept = kept and (bool(limits) or not self.falls_behind())  # a limit would have been broken by that
         return ChatStep(
             concurrency=self.area / seconds,
             rate=self.rate,
@@ -230,7 +245,7 @@ class _Generator:
     ) -> _Step:
         """Requests at given times, whatever the server does; those that arrive after the warm-up count."""
         phase: LoadPhase = begin_phase()
-        step = _Step(begun=phase.begun + warm_up_seconds, rate=rate)
+        step = _Step(begun=phase.begun + warm_up_seconds, rate=rate, is_open=True)
         before = self.wire.area()
         is_lost = _lost(step, self.plan.limits, sum(at >= warm_up_seconds for at in arrivals))
         open_loop(self.wire, arrivals, phase, take=lambda done: self._take(step, done), is_lost=is_lost)

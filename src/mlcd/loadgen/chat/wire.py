@@ -209,9 +209,9 @@ class ChatWire:
             self._drop(connection)
             return None
         connection.heard = now
-        if not data:
-            return self._end(connection, "" if answer.closed(now) else lost)
         try:
+            if not data:
+                return self._end(connection, "" if answer.closed(now) else lost)
             answer.feed(data, now)
         except BadAnswer as bad:
             return self._end(connection, str(bad))

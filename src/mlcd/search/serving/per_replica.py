@@ -85,7 +85,8 @@ class _View:
     def _inside(self, trial: Trial) -> Trial:
         config = self.inside[settings_of(trial.config)]
         if isinstance(trial, Measurement):
-            trial = at_nodes(trial, self.shown[config])
+            # Its paces stay those of the test: beliefs about them are about the requests in flight that are tried.
+            trial = replace(at_nodes(trial, self.shown[config]), load=trial.load)
         return replace(trial, config=config)
 
 
@@ -94,7 +95,9 @@ def _view(problem: "ById[Problem]") -> _View:
     whole = problem.value
     groups = by_settings(whole.space)
     inside = {key: Config(key) for key in groups}
-    most = whole.goal.minimize is Objective.TIME
+    # Where every setting can have as many times the nodes, the highest rate of one is the highest of all together.
+    growths = {group[-1].nodes / group[0].nodes for group in groups.values()}
+    most = whole.goal.minimize is Objective.TIME and len(growths) > 1
     shown = {inside[key]: group[-1 if most else 0] for key, group in groups.items()}
     knobs = tuple(knob for knob in whole.space.knobs if knob.name != "nodes")
     space = Space(knobs, tuple(inside.values()))
