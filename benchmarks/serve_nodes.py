@@ -212,7 +212,7 @@ def parts() -> pages.Parts:
             f"{shown(best['config'])}: ${best['usd_per_hour']:.2f} an hour, {best['requests_per_second']:.0f}/s",
             str(each["seed"]),
             shown(each["choice"]),
-            f"{ratio:.2f}",
+            "-" if ratio == float("inf") else f"{ratio:.2f}",
             str(len(each["trials"])),
             str(sum(not verification["held"] for verification in each["verifications"])),
             str(killed),
