@@ -19,7 +19,7 @@ from mlcd.trial.trial import Failure, FailureKind, Measurement
 FIELDS = {
     "strategy", "slo_ms", "trials", "runs", "mean_accuracy", "interval", "deviation",
     "least_accuracy", "least_target", "mean_trials_to_95", "mean_trials_to_99",
-    "search_usd",
+    "search_usd", "median_accuracy", "median_regret",
 }  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from mlcd import codec
 from mlcd.catalog.functions import FunctionPrices
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective, Slo
+from mlcd.known.language_models import LanguageModel
 from mlcd.loadgen.chat.plan import ChatLimit
 from mlcd.problem import Batching, Problem, TrialPolicy
 from mlcd.run.attempt import Attempt
@@ -112,6 +113,12 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "restart_seconds": not_negative,
         "stop_seconds": not_negative,
     },
+    LanguageModel: {
+        **dict.fromkeys(("layers", "hidden", "kv_heads", "head_dim"), st.integers(1, 10_000)),
+        "parameters": st.floats(1.0, 1e13),
+        "encoder_layers": st.integers(0, 1000),
+        "bytes_per_weight": st.floats(0.1, 8.0),
+    },
     ChatLimit: {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])},
     Slo: {"seconds": positive, "percentile": st.sampled_from([50, 95, 99])},
     Step: {"number": counts, "round": counts},
@@ -119,6 +126,8 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         **dict.fromkeys(("extra_seconds_per_3_nodes", "extension", "watchdog_seconds"), not_negative),
         "seconds": positive,
         "precision": st.floats(0.01, 0.99),
+        "known_precision": st.floats(0.01, 0.99),
+        "least_share": st.floats(0.01, 2.0),
         "retries": amounts,
     },
     Watch: {"seconds": positive, "usd": money, "chance": shares},

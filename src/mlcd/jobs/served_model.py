@@ -1,5 +1,6 @@
 """The model of a serving job: found, read, run a few times, and its operators listed with their share of the time."""
 
+import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,9 +55,21 @@ def read_model(spec: ServeSpec) -> ServedModel:
     return _served(path, graph, target)
 
 
+def is_scripted(path: Path) -> bool:
+    """Whether the file is an archive of TorchScript: those have code, checkpoints do not."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return any("/code/" in name for name in archive.namelist())
+    except (OSError, zipfile.BadZipFile):
+        return False
+
+
 def read_torch_model(spec: ServeSpec, path: Path) -> ServedModel:
     """A file of PyTorch, read and not run. Raises SpecError with the reason if that fails."""
     if path.suffix.lower() in SCRIPTED:
+        if not is_scripted(path):
+            problem = "not a TorchScript file; a checkpoint has no model: load it, then torch.export.save the model"
+            raise spec.error("model", problem, value=spec.model, allowed="torch.export (.pt2), TorchScript or ONNX")
         if not spec.inputs:
             problem = "TorchScript does not tell its inputs"
             raise spec.error("inputs", problem, allowed="inputs: {image: FP32:3x224x224}, in the model's order")

@@ -22,7 +22,7 @@ OWN_FIELDS = {
         {"num_nodes", "batch", "learning_rate", "pricing", "workdir", "envs", "secrets", "file_mounts", "setup", "run"}
         | {"platform", "progress", "checkpoints", "outputs", "job"}
     ),
-    "serve": frozenset({"model", "server", "knobs", "sizes", "load"}),
+    "serve": frozenset({"model", "server", "knobs", "sizes", "inputs", "load"}),
     "serverless": frozenset({"workload", "functions", "memory", "sync"}),
 }
 """Command -> the fields that only its job files have: they tell which command a file is for."""
