@@ -15,11 +15,11 @@ JOB: dict[str, Any] = {
     "name": "small-llama",
     "model": "./llama",
     "server": {
-        "run": "exec SERVE serve $MODEL --host $HOST --port $PORT --dtype float32 $BATCHING",
+        "run": "exec SERVE serve $MODEL --host $HOST --port $PORT --dtype $DTYPE --no-continuous-batching",
         "ready": "/health",
         "image": "org/transformers:latest",
     },
-    "knobs": {"BATCHING": ["--no-continuous-batching", "--continuous-batching --cb-max-batch-tokens 256"]},
+    "knobs": {"DTYPE": ["float32", "bfloat16"]},
     "load": {"input_tokens": {"mean": 24, "std": 6}, "output_tokens": 6, "concurrency": 2, "verify": "3s"},
     "goal": {"maximize": "tokens per dollar", "slo": {"e2e_p99": "120s"}},
     "search": {"strategy": "exhaustive", "max_trials": 2, "trial": {"seconds": "20s", "watchdog": "240s"}},
@@ -46,8 +46,7 @@ def test_a_search_over_transformers_serve(tmp_path: Path) -> None:
     out = run(str(python), "-m", "mlcd", "serve", "job.yaml", "--write", "kubernetes", "deploy", "-o", "json")
     result = json.loads(out)
     assert len(result["trials"]) == 2
-    failed = [trial["failure"]["message"] for trial in result["trials"] if trial["failure"]]
-    assert all("no end within" in message for message in failed), "where the machine is busy, one may be late"
+    assert [trial["failure"] for trial in result["trials"]] == [None, None]
     choice = result["choice"]
     tokens = choice["load"]["tokens"]
     assert tokens["output_tokens"] == pytest.approx(6.0)
@@ -57,4 +56,4 @@ def test_a_search_over_transformers_serve(tmp_path: Path) -> None:
     assert choice["load"]["errors"] == 0
     pod, _ = yaml.safe_load_all((tmp_path / "deploy" / "kubernetes.yaml").read_text())
     (container,) = pod["spec"]["template"]["spec"]["containers"]
-    assert {"name": "BATCHING", "value": choice["config"]["BATCHING"]} in container["env"]
+    assert {"name": "DTYPE", "value": choice["config"]["DTYPE"]} in container["env"]
