@@ -385,7 +385,7 @@ def _check(case: Case, end: Ended, tally: Tally) -> None:
     if end.code == 1 and "run-failed" not in end.stdout and "training failed" not in end.stdout:
         tally.find(Kind.WRONG, case.number, f"{case.what}: exit code 1: {message[:300]}")
     if end.code in (2, 7):
-        if not re.match(r"mlcd: (.*job\.yaml|--|search\.strategy: )", message):
+        if not re.match(r"mlcd: (.*job\.yaml|--|search\.strategy: |minicloud cannot run here: )", message):
             tally.find(Kind.WRONG, case.number, f"{case.what}: names no file: {message[:300]!r}")
         if len(end.stderr) > MOST_MESSAGE_CHARACTERS or end.stderr.count("\n") != 1:
             tally.find(Kind.WRONG, case.number, f"{case.what}: {len(end.stderr):,} characters: {message[:300]!r}")
