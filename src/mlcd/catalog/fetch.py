@@ -46,7 +46,7 @@ def fetch(url: str, *, most_bytes: int = MOST_BYTES, seconds: float = SECONDS) -
     def read() -> None:
         try:
             done.put(_fetched(url, most_bytes, seconds))
-        except Exception as error:
+        except Exception as error:  # raised again below, in the thread that waits
             done.put(error)
 
     threading.Thread(target=read, daemon=True).start()

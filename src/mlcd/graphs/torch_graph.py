@@ -3,15 +3,13 @@
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
-from zipfile import BadZipFile
 
 from mlcd.errors import BadInput
 from mlcd.graphs.graph import Graph, GraphInput
 from mlcd.graphs.naming import operators
 from mlcd.graphs.traced import Sizes, Traced, TracedNode, item_sizes
-from mlcd.untrusted import only_weights
+from mlcd.untrusted import Malformed, only_weights
 
 _BATCH = 2
 _DATATYPES = {"float32": "FP32", "float64": "FP64", "float16": "FP16", "int64": "INT64", "int32": "INT32"}
@@ -141,27 +139,11 @@ def read_pt2(path: Path, *, name: str, sizes: Mapping[str, int] | None = None) -
     import torch  # noqa: PLC0415
 
     try:
-        with only_weights(path), warnings.catch_warnings():
+        with only_weights(path, "torch.export"), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # PyTorch's own, about buffers that nobody writes to
-            program = torch.export.load(path)
-        return read_program(program, name=name, sizes=sizes)
-    except UnpicklingError as error:
-        raise BadInput(
-            f"{path}: holds Python objects besides tensors or compiled libraries, which may be any code: not read"
-        ) from error
-    except (
-        RuntimeError,
-        ValueError,
-        TypeError,
-        KeyError,
-        OSError,
-        EOFError,
-        AttributeError,
-        AssertionError,
-        BadZipFile,
-    ) as error:
-        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-        raise BadInput(f"{path}: not a file that torch.export reads: {first}") from error
+            return read_program(torch.export.load(path), name=name, sizes=sizes)
+    except Malformed as error:
+        raise BadInput(str(error)) from error
 
 
 def read_program(program: Any, *, name: str, sizes: Mapping[str, int] | None = None) -> Graph:

@@ -5,9 +5,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from pickle import UnpicklingError
 from typing import Any
-from zipfile import BadZipFile
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +14,7 @@ from mlcd.errors import BadInput, MissingExtra
 from mlcd.server.model import Feeds, ModelRefused, check_batch_axis, existing, warm_up
 from mlcd.server.options import SCRIPTED, Device, Precision, ServerOptions
 from mlcd.server.tensors import DATATYPES, TensorSpec
-from mlcd.untrusted import only_weights
+from mlcd.untrusted import Malformed, only_weights
 
 Array = NDArray[Any]
 
@@ -222,24 +220,10 @@ def _is_scripted(options: ServerOptions) -> bool:
 def _reading(path: Path, how: str) -> "Iterator[None]":
     """What goes wrong while a file is read, as BadInput: PyTorch raises almost anything."""
     try:
-        with only_weights(path):
+        with only_weights(path, how):
             yield
-    except UnpicklingError as error:
-        raise BadInput(
-            f"{path}: holds Python objects besides tensors or compiled libraries, which may be any code: not read"
-        ) from error
-    except (
-        RuntimeError,
-        ValueError,
-        TypeError,
-        KeyError,
-        OSError,
-        EOFError,
-        AttributeError,
-        AssertionError,
-        BadZipFile,
-    ) as error:
-        raise BadInput(f"{path}: not a file that {how} reads: {_first_line(error)}") from error
+    except Malformed as error:
+        raise BadInput(str(error)) from error
 
 
 def _spec(path: Path, name: str, value: Any) -> TensorSpec:

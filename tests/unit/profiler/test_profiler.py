@@ -121,6 +121,23 @@ def test_a_short_trial_that_cannot_win_ends_sooner(to_beat: float, seconds: floa
     assert trial.seconds == seconds
 
 
+def test_a_trial_that_cannot_win_ends_sooner_also_where_its_speed_is_not_known_well() -> None:
+    rng = random.Random(1)
+    rough = [20 * math.exp(rng.gauss(0, 0.2)) for _ in range(400)]
+    trials = [
+        measure(
+            ScriptedCloud(endless(lambda i: rough[i])),
+            CONFIG,
+            attempt=1,
+            policy=SHORT,
+            usd_per_hour=PRICE,
+            to_beat=to_beat,
+        )
+        for to_beat in (80.0, 0.0)
+    ]
+    assert [trial.seconds < 200 for trial in trials] == [True, False]
+
+
 def test_a_trial_that_cannot_win_takes_its_planned_time_where_none_ends_early() -> None:
     cloud = ScriptedCloud(endless(lambda i: 20.0))
     assert measure(cloud, CONFIG, attempt=1, policy=POLICY, usd_per_hour=PRICE, to_beat=400.0).seconds == 600
