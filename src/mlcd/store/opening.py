@@ -1,11 +1,13 @@
 """Opens the store's file: refuses what is not one before SQLite touches it, and reads homes that cannot be written."""
 
+import errno
+import os
 import shutil
 import sqlite3
 import stat
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 from mlcd.errors import StoreError
@@ -29,9 +31,9 @@ _KINDS = {
 }
 
 
-def connect(path: Path | None) -> sqlite3.Connection:
-    """A connection to the file, or to a store in memory. Raises sqlite3.Error."""
-    db = sqlite3.connect(path or ":memory:", timeout=BUSY_SECONDS, isolation_level=None)
+def connect(path: Path | None, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
+    """A connection to the file, or to a store in memory, which waits so long for locks. Raises sqlite3.Error."""
+    db = sqlite3.connect(path or ":memory:", timeout=busy_seconds, isolation_level=None)
     db.row_factory = sqlite3.Row
     db.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _LONGEST_TEXT_BYTES)  # a damaged length is refused, not allocated
     db.execute("PRAGMA trusted_schema = OFF")
@@ -40,7 +42,7 @@ def connect(path: Path | None) -> sqlite3.Connection:
     return db
 
 
-def open_in(folder: Path) -> sqlite3.Connection:
+def open_in(folder: Path, busy_seconds: float = BUSY_SECONDS) -> sqlite3.Connection:
     """The store of a home, which is made if it is missing and closed to others. Raises StoreError, OSError."""
     path = folder / FILE
     check_files(path)
@@ -48,7 +50,7 @@ def open_in(folder: Path) -> sqlite3.Connection:
     close_to_others(folder)
     if not path.exists():
         private_file(path)  # SQLite gives the files beside it the same mode
-    return connect(path)
+    return connect(path, busy_seconds)
 
 
 def open_copy(folder: Path, copy: Path) -> sqlite3.Connection:
@@ -81,11 +83,8 @@ def check_files(path: Path) -> None:
         raise damaged(path, f"{'it is missing' if size is None else 'it is empty'}, but its log {log.name} is not")
     if size == 0 and (named := _traces(path.parent)):
         raise damaged(path, f"it is empty, but there was a run {named}")
-    if size:
-        with path.open("rb") as stream:
-            start = stream.read(16)
-        if start != b"SQLite format 3\0":
-            raise damaged(path, "it is not a database")
+    if size and not is_database(path):
+        raise damaged(path, "it is not a database")
     found = wal.damage(log)
     for _ in range(3):
         if found:  # unless another process was just writing
@@ -93,6 +92,22 @@ def check_files(path: Path) -> None:
             found = wal.damage(log)
     if found:
         raise damaged(path, f"its log {log.name}: {found}")
+
+
+def is_database(path: Path) -> bool:
+    """Whether the file begins as a database. Raises PermissionError.
+
+    SQLite reads it, without its log: to open and close the file here would release the locks that other connections of
+    this process hold on it (POSIX), and another process would take the store for unused and remove its log.
+    """
+    if not os.access(path, os.R_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+    try:
+        with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True)) as db:
+            db.execute("PRAGMA schema_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        return "not a database" not in str(error)
+    return True
 
 
 def _check_kind(file: Path, path: Path) -> None:

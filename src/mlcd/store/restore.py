@@ -34,7 +34,8 @@ from mlcd.store.rows import (
     insert_numbered,
     select,
 )
-from mlcd.store.store import Store, create_tables
+from mlcd.store.sqlite import create_tables
+from mlcd.store.store import Store
 
 _NUMBERED = ("verdicts", "statuses")
 
@@ -121,7 +122,7 @@ def _is_intact(folder: Path) -> bool:
         return False
     try:
         check_files(path)
-        with _copy_of(path, folder) as copy, Store(copy.parent) as store:
+        with _copy_of(path, folder) as copy, Store(copy.parent, url="") as store:
             store.check()
             return all(not line.damage and store.load(line.run_id) for line in store.runs())
     except StoreError:
@@ -147,7 +148,7 @@ def _copy_of(path: Path, folder: Path) -> Iterator[Path]:
 
 def _readable(path: Path) -> tuple[dict[str, Rows], set[str]]:
     """The runs of a database whose rows are all as mlcd wrote them, and the names of the others."""
-    with suppress(StoreError), Store(path.parent):  # of an earlier schema: migrated
+    with suppress(StoreError), Store(path.parent, url=""):  # of an earlier schema: migrated
         pass
     readable: dict[str, Rows] = {}
     names: list[str] = []

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 
+from mlcd.store.database import Connection
+
 FACTS = ("runs", "steps_started", "steps_ended", "calls", "verdicts", "findings", "statuses")
 """The tables with what is known of runs, each after those that it refers to."""
 COUNTS = "row_counts"
@@ -37,7 +39,7 @@ def _plain(value: object) -> object:
     return int(value) if isinstance(value, bool) else value
 
 
-def insert(db: sqlite3.Connection, table: str, rows: Iterable[Mapping[str, object]]) -> None:
+def insert(db: Connection, table: str, rows: Iterable[Mapping[str, object]]) -> None:
     """Add rows to a table of FACTS, each with its digest, and count them.
 
     Where the count is damaged, it stays so and the rows are added: what was paid for is recorded in any case.
@@ -52,43 +54,44 @@ def insert(db: sqlite3.Connection, table: str, rows: Iterable[Mapping[str, objec
             set_count(db, run_id, before + number)
 
 
-def _counted(db: sqlite3.Connection, run_id: str) -> int:
+def _counted(db: Connection, run_id: str) -> int:
     """How many rows a run should have. Raises DamagedRow."""
     found = select(db, f"SELECT * FROM {COUNTS} WHERE run_id = ?", run_id)  # noqa: S608 - a name
     return _count_in(found)
 
 
-def set_count(db: sqlite3.Connection, run_id: str, count: int) -> None:
+def set_count(db: Connection, run_id: str, count: int) -> None:
     """Record how many rows a run has."""
     row = {"run_id": run_id, "row_count": count}
     change = "ON CONFLICT (run_id) DO UPDATE SET row_count = excluded.row_count, digest = excluded.digest"
     _insert(db, COUNTS, row, change)
 
 
-def _insert(db: sqlite3.Connection, table: str, row: Mapping[str, object], on_conflict: str = "") -> None:
+def _insert(db: Connection, table: str, row: Mapping[str, object], on_conflict: str = "") -> None:
     names = ", ".join((*row, DIGEST))
     marks = ", ".join("?" * (len(row) + 1))
     query = f"INSERT INTO {table} ({names}) VALUES ({marks}) {on_conflict}"  # noqa: S608 - names
     db.execute(query, (*row.values(), digest(row)))
 
 
-def insert_numbered(db: sqlite3.Connection, table: str, row: Mapping[str, object]) -> None:
+def insert_numbered(db: Connection, table: str, row: Mapping[str, object]) -> None:
     """Add a row to a table whose `id` is the next number."""
-    (last,) = db.execute(f"SELECT coalesce(max(id), 0) FROM {table}").fetchone()  # noqa: S608 - a name
-    insert(db, table, [{"id": last + 1, **row}])
+    found = db.execute(f"SELECT coalesce(max(id), 0) + 1 AS next FROM {table}").fetchone()  # noqa: S608 - a name
+    insert(db, table, [{"id": found["next"], **row}])
 
 
-_COUNTED = " + ".join(f"(SELECT count(*) FROM {table} WHERE run_id = :run)" for table in FACTS)  # noqa: S608
+_COUNTED = " + ".join(f"(SELECT count(*) FROM {table} WHERE run_id = ?)" for table in FACTS)  # noqa: S608
 
 
-def count_rows(db: sqlite3.Connection, run_id: str) -> int:
+def count_rows(db: Connection, run_id: str) -> int:
     """How many rows a run has in the tables of FACTS."""
-    return int(db.execute(f"SELECT {_COUNTED}", {"run": run_id}).fetchone()[0])
+    return int(db.execute(f"SELECT {_COUNTED} AS found", [run_id] * len(FACTS)).fetchone()["found"])
 
 
-def check_rows(db: sqlite3.Connection, run_id: str) -> None:
+def check_rows(db: Connection, run_id: str) -> None:
     """Raises DamagedRow where a run has other rows than were written. One query: another process may be writing."""
-    found = db.execute(f"SELECT *, {_COUNTED} AS found FROM {COUNTS} WHERE run_id = :run", {"run": run_id}).fetchone()  # noqa: S608
+    query = f"SELECT *, {_COUNTED} AS found FROM {COUNTS} WHERE run_id = ?"  # noqa: S608 - names
+    found = db.execute(query, [run_id] * (len(FACTS) + 1)).fetchone()
     row = {} if found is None else dict(found)
     check_count([] if found is None else [row], row.pop("found", 0))
 
@@ -108,7 +111,7 @@ def _count_in(counts: Sequence[dict[str, object]]) -> int:
     return int(str(checked(counts[0])["row_count"]))
 
 
-def select(db: sqlite3.Connection, query: str, *values: object) -> list[dict[str, object]]:
+def select(db: Connection, query: str, *values: object) -> list[dict[str, object]]:
     """The whole rows (`SELECT *`) that a query finds. Raises DamagedRow, and what SQLite raises."""
     return [checked(dict(row)) for row in db.execute(query, values).fetchall()]
 

@@ -31,6 +31,7 @@ from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
 from mlcd.space import Config, Knob, Space
+from mlcd.store.file_locks import FileLocks
 from mlcd.store.migration import schema_in
 from mlcd.store.rows import TABLES, digest
 from mlcd.store.store import FILE, SCHEMA, Store
@@ -496,13 +497,11 @@ def test_a_home_in_which_an_older_mlcd_works_is_left_alone(tmp_path: Path) -> No
     old = OldHome(tmp_path, 5)
     old.train("t")
     old.close()
-    with Store(None) as elsewhere:
-        elsewhere.folder = tmp_path
-        with (
-            elsewhere.lock("t"),
-            pytest.raises(StoreError, match=r"an older mlcd is working on run t.*wait for that run"),
-        ):
-            Store(tmp_path)
+    with (
+        FileLocks(tmp_path, lambda _run_id: True).held("t"),
+        pytest.raises(StoreError, match=r"an older mlcd is working on run t.*wait for that run"),
+    ):
+        Store(tmp_path)
     assert version(tmp_path / FILE) == 5
     Store(tmp_path).__exit__(None, None, None)
     assert version(tmp_path / FILE) == SCHEMA
@@ -662,7 +661,7 @@ def test_a_store_that_another_process_makes_or_migrates_meanwhile_is_not_damaged
         others.append(schema_in(db))
         return others[-1]
 
-    monkeypatch.setattr("mlcd.store.store.schema_in", late)
+    monkeypatch.setattr("mlcd.store.sqlite.schema_in", late)
     with Store(tmp_path) as store:
         assert len(store.runs()) == (0 if is_new else 2)
     assert version(tmp_path / FILE) == SCHEMA

@@ -1,6 +1,6 @@
 import math
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from decimal import Decimal
@@ -23,8 +23,10 @@ from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Role, Step
 from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
 from mlcd.space import Config, Knob, Space
+from mlcd.store.records import Records
 from mlcd.store.rows import insert, seal
-from mlcd.store.store import FILE, SCHEMA, Store, home
+from mlcd.store.sqlite import SqliteDatabase
+from mlcd.store.store import FILE, SCHEMA, URL_VARIABLE, Store, home
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
 from mlcd.trial.outcome import Status
@@ -161,16 +163,38 @@ def call(shard: int, attempt: int = 1) -> FunctionCall:
     )
 
 
+def sqlite_of(store: Store) -> sqlite3.Connection:
+    """The connection of a store in a file."""
+    assert isinstance(store._database, SqliteDatabase)
+    return store._database.db
+
+
 def edit(store: Store, table: str, column: str, old: str, new: str) -> None:
     """Change rows as another version of mlcd would have written them: with the digests of what they say now."""
-    store._db.execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?), digest = NULL", (old, new))
-    seal(store._db)
+    sqlite_of(store).execute(f"UPDATE {table} SET {column} = replace({column}, ?, ?), digest = NULL", (old, new))
+    seal(sqlite_of(store))
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], Store]:
+    """Opens the same store again and again, on each database: one contract for both."""
+    if request.param == "postgres":
+        monkeypatch.setenv(URL_VARIABLE, request.getfixturevalue("team"))
+        monkeypatch.setattr("mlcd.store.store._me", lambda: "")
+    return lambda: Store(tmp_path)
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with Store(tmp_path) as opened:
-        yield opened
+def store(opened: Callable[[], Store]) -> Iterator[Store]:
+    with opened() as each:
+        yield each
+
+
+@pytest.fixture
+def file_store(tmp_path: Path) -> Iterator[Store]:
+    """A store in a file: for tests that reach into it."""
+    with Store(tmp_path) as each:
+        yield each
 
 
 def test_a_run_round_trips(store: Store) -> None:
@@ -313,23 +337,23 @@ def test_a_step_needs_a_run(store: Store) -> None:
         store.start("nobody", [step(1)])
 
 
-def test_unreadable_data_names_run_and_field(store: Store) -> None:
-    add(store, "r")
-    store.start("r", [step(1)])
-    store.end("r", step(1).ended(measured()))
-    edit(store, "steps_ended", "outcome", "iterations", "rounds")
+def test_unreadable_data_names_run_and_field(file_store: Store) -> None:
+    add(file_store, "r")
+    file_store.start("r", [step(1)])
+    file_store.end("r", step(1).ended(measured()))
+    edit(file_store, "steps_ended", "outcome", "iterations", "rounds")
     with pytest.raises(StoreError, match=rf"{FILE}: run r: outcome of step 1: iterations: is missing; .* upgrade mlcd"):
-        store.load("r")
-    edit(store, "runs", "header", '"seed":7', '"seed":"x"')
+        file_store.load("r")
+    edit(file_store, "runs", "header", '"seed":7', '"seed":"x"')
     with pytest.raises(StoreError, match="run r: header: seed: invalid literal"):
-        store.load("r")
-    assert "header: seed: invalid literal" in store.runs()[0].damage
+        file_store.load("r")
+    assert "header: seed: invalid literal" in file_store.runs()[0].damage
 
 
-def test_fields_of_a_later_version_are_ignored(store: Store) -> None:
-    run = add(store, "r")
-    edit(store, "runs", "header", '"seed":7', '"seed":7,"mood":[1]')
-    assert store.load("r") == run
+def test_fields_of_a_later_version_are_ignored(file_store: Store) -> None:
+    run = add(file_store, "r")
+    edit(file_store, "runs", "header", '"seed":7', '"seed":7,"mood":[1]')
+    assert file_store.load("r") == run
 
 
 def test_the_newest_run_comes_first_and_part_of_a_name_is_enough(store: Store) -> None:
@@ -358,6 +382,24 @@ def test_runs_are_listed_by_when_they_began_and_found_by_how_their_name_begins(s
         store.load("irst")
 
 
+def test_only_as_many_runs_are_read_as_are_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(5):
+        add(store, f"run-{number}")
+    read: list[str] = []
+    summary = Records.summary_or_damage
+    monkeypatch.setattr(
+        Records,
+        "summary_or_damage",
+        lambda self, name: read.append(name) or summary(self, name),  # type: ignore[func-returns-value]
+    )
+    found = store.newest(3)
+    assert next(found).run_id == "run-4"
+    assert read == ["run-4"]
+    store.remove("run-3")
+    assert [line.run_id for line in found] == ["run-2"]
+    assert store.count() == 4
+
+
 def test_a_run_whose_costs_have_more_than_64_bits_is_listed_with_them(store: Store) -> None:
     add(store, "run-1")
     most = Usd(MOST_MICROS)
@@ -371,8 +413,8 @@ def test_a_run_whose_costs_have_more_than_64_bits_is_listed_with_them(store: Sto
     assert line.spent == store.load("run-1").spent
 
 
-def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
-    with Store(tmp_path) as one, Store(tmp_path) as two:
+def test_a_run_is_held_by_one_at_a_time(opened: Callable[[], Store]) -> None:
+    with opened() as one, opened() as two:
         assert not one.is_live("r")
         with one.lock("r"), two.lock("other"), pytest.raises(RunBusy, match="run r is in use"), two.lock("r"):
             pytest.fail("held twice")
@@ -383,8 +425,8 @@ def test_a_run_is_held_by_one_at_a_time(tmp_path: Path) -> None:
         assert not one.is_live("r")
 
 
-def test_a_run_that_was_deleted_meanwhile_leaves_no_lock(tmp_path: Path) -> None:
-    with Store(tmp_path) as store:
+def test_a_run_that_was_deleted_meanwhile_leaves_no_lock(opened: Callable[[], Store], tmp_path: Path) -> None:
+    with opened() as store:
         add(store, "r")
         with store.lock("r"):
             pass
@@ -395,9 +437,9 @@ def test_a_run_that_was_deleted_meanwhile_leaves_no_lock(tmp_path: Path) -> None
         assert not list((tmp_path / "locks").iterdir())
 
 
-def test_what_was_recorded_is_on_the_disk(store: Store) -> None:
-    assert store._db.execute("PRAGMA synchronous").fetchone()[0] == 2, "FULL: it survives a power cut"
-    assert store._db.execute("PRAGMA journal_mode").fetchone()[0] == "wal"
+def test_what_was_recorded_is_on_the_disk(file_store: Store) -> None:
+    assert sqlite_of(file_store).execute("PRAGMA synchronous").fetchone()[0] == 2, "FULL: it survives a power cut"
+    assert sqlite_of(file_store).execute("PRAGMA journal_mode").fetchone()[0] == "wal"
 
 
 def test_a_store_in_memory_needs_no_lock() -> None:
@@ -454,12 +496,12 @@ def test_a_full_disk_says_what_to_do_and_loses_nothing(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         run = add(store, "first")
         store.start("first", [step(1)])
-        pages = store._db.execute("PRAGMA page_count").fetchone()[0]
-        store._db.execute(f"PRAGMA max_page_count = {pages}")
+        pages = sqlite_of(store).execute("PRAGMA page_count").fetchone()[0]
+        sqlite_of(store).execute(f"PRAGMA max_page_count = {pages}")
         with pytest.raises(StoreError, match="the disk is full: free some space, then `mlcd resume`"):
             _fill(store)
         assert store.load("first").problem == run.problem
-        store._db.execute("PRAGMA max_page_count = 100000")
+        sqlite_of(store).execute("PRAGMA max_page_count = 100000")
         store.end("first", step(1).ended(measured()))
     with Store(tmp_path) as store:
         assert len(store.load("first").trials) == 1
@@ -476,7 +518,7 @@ def test_a_home_that_cannot_be_used_says_what_to_do(tmp_path: Path) -> None:
 
 def test_a_store_held_too_long_by_another_says_what_to_do(tmp_path: Path) -> None:
     with Store(tmp_path) as store, closing(sqlite3.connect(tmp_path / FILE, isolation_level=None)) as other:
-        store._db.execute("PRAGMA busy_timeout = 1")
+        sqlite_of(store).execute("PRAGMA busy_timeout = 1")
         other.execute("BEGIN IMMEDIATE")
         with pytest.raises(StoreError, match="another mlcd process has locked it for too long"):
             add(store, "r")
@@ -554,9 +596,9 @@ def test_a_store_that_is_replaced_while_it_is_used_is_kept_beside_the_other(tmp_
         assert [run.run_id for run in found.runs()] == ["other-1"]
 
 
-@pytest.mark.parametrize("on_disk", [True, False])
-def test_the_newest_run_is_found_and_can_be_removed(tmp_path: Path, on_disk: bool) -> None:
-    with Store(tmp_path if on_disk else None) as store:
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_the_newest_run_is_found_and_can_be_removed(opened: Callable[[], Store], in_memory: bool) -> None:
+    with Store(None) if in_memory else opened() as store:
         with pytest.raises(BadInput, match="there are no runs"):
             store.latest()
         with pytest.raises(BadInput, match="there is no run to continue"):

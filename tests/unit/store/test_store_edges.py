@@ -10,6 +10,7 @@ import pytest
 from mlcd.run.moment import Moment, elapsed_between
 from mlcd.store import backups, migration, restore, wal
 from mlcd.store.rows import DamagedRow, checked
+from mlcd.store.sqlite import SqliteDatabase
 from mlcd.store.store import FILE, Store
 
 
@@ -103,3 +104,13 @@ def test_a_boot_clock_that_ran_backwards_or_a_wall_clock_that_is_none_is_not_bel
     unreadable = elapsed_between(then, Moment(wall_seconds=float("nan"), boot_seconds=600.0, boot="b"))
     assert unreadable.seconds == 100.0
     assert "the wall clock is not readable" in unreadable.note
+
+
+def test_store_in_memory_has_no_file_to_change_or_to_check() -> None:
+    database = SqliteDatabase(None)
+    try:
+        assert database.is_as_opened()
+        database.check()
+        assert database.where == "the store in memory"
+    finally:
+        database.close()
