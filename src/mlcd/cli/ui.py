@@ -1,0 +1,63 @@
+from pathlib import Path
+
+import click
+
+from mlcd.cli.complete import complete_runs
+from mlcd.cli.examples import examples
+from mlcd.cli.output import FilePath, RunName, output_option, print_json, print_text
+
+
+@click.command(epilog=examples("mlcd ui", "mlcd ui RUN", "mlcd ui --port 8080 --no-open"))
+@click.argument("run", type=RunName(), required=False, shell_complete=complete_runs)
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Its port; by default any free port.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Its address; others reach only this machine's.")
+@click.option(
+    "--allow-host", "names", multiple=True, metavar="NAME", help="A further name of this machine in addresses."
+)
+@click.option("--no-open", is_flag=True, help="Do not open the browser.")
+@click.option("--allow-spend", is_flag=True, help="Let the page start runs on clouds that charge.")
+@click.option(
+    "--bench",
+    "benches",
+    multiple=True,
+    metavar="FILE",
+    type=FilePath(),
+    help="Results of `mlcd bench train -o json` to show.",
+)
+@click.option("--embed", is_flag=True, help="Let pages of this machine, such as a notebook, show it in a frame.")
+@output_option
+def ui(
+    *,
+    run: str | None,
+    port: int,
+    host: str,
+    names: tuple[str, ...],
+    no_open: bool,
+    allow_spend: bool,
+    benches: tuple[Path, ...],
+    embed: bool,
+    output: str,
+) -> None:
+    """Watch runs, compare them and start new ones in the browser.
+
+    Serves a page on this machine until Ctrl-C. Runs go on without it. The address that is printed holds a token:
+    whoever has it may start jobs in your name. RUN is the run to show first; by default the list of all runs.
+    """
+    from mlcd.extras import require
+
+    require("ui", "mlcd ui")
+    from mlcd.web.serving import serve_page
+
+    def ready(address: str) -> None:
+        if output == "json":
+            print_json({"address": address})
+        else:
+            print_text(f"mlcd ui: {address}", "Press Ctrl-C to end the page; runs go on.")
+        if not no_open:
+            import webbrowser
+
+            webbrowser.open(address)
+
+    serve_page(
+        run, host=host, port=port, names=names, allow_spend=allow_spend, benches=benches, embedded=embed, ready=ready
+    )

@@ -1,0 +1,101 @@
+"""The answer of a run at a glance, in four tiles: what was chosen and why, what it takes, how much was tried."""
+
+from dataclasses import dataclass
+from typing import Any, cast
+
+from mlcd.report.serverless import headline as epochs_headline
+from mlcd.report.wording import sentence, speed_text
+from mlcd.run.kind import Kind
+from mlcd.run.run import EpochRun, Run, SearchRun
+from mlcd.trial.epoch import Epoch
+from mlcd.trial.outcome import Status
+from mlcd.units import format_seconds, latency_text
+from mlcd.web.api_types import RunNowJson
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """A figure with its name.
+
+    small  what explains it
+    live   the key of a `now` event that has the figure; "" if only a new page has it
+    """
+
+    what: str
+    value: str
+    small: str = ""
+    live: str = ""
+
+
+def tiles(run: Run[Any], now: RunNowJson, goal: str) -> tuple[Tile, ...]:
+    """The tiles of a run with findings; the first is the answer."""
+    if run.kind is Kind.SERVERLESS:
+        return _of_functions(cast(EpochRun, run), now, goal)
+    if run.kind is Kind.SERVE:
+        return _of_server(cast(SearchRun, run), now, goal)
+    return _of_training(cast(SearchRun, run), now, goal)
+
+
+def _why(goal: str, run: Run[Any]) -> str:
+    ended = f" The search ended: {run.stopped}." if run.stopped else ""
+    return f"{sentence(goal)}.{ended}"
+
+
+def _of_training(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:
+    paid = run.train_findings.receipt
+    time = "-" if now.best_seconds is None else format_seconds(now.best_seconds)
+    money = "-" if now.best_usd is None else str(now.best_usd)
+    took, cost = "", ""
+    if paid.run_seconds is not None and paid.run_usd is not None and not paid.run_is_predicted and run.status.is_final:
+        how = "until it failed" if paid.run_failed else "in fact"
+        took, cost = f"{format_seconds(paid.run_seconds)} {how}", f"{paid.run_usd} {how}"
+        took += f"; with the search {format_seconds(paid.total_seconds)}"
+        cost += f"; with the search {paid.total_usd}"
+    return (
+        Tile(what=_chosen(run), value=now.best or _nothing(run), small=_why(goal, run), live="best"),
+        Tile(what="Training time, expected", value=time, small=took),
+        Tile(what="Training cost, expected", value=money, small=cost),
+        Tile(what="Trials", value=str(now.trials), small=", ".join(now.running), live="trials"),
+    )
+
+
+def _of_server(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:
+    choice = run.serve_findings.choice
+    rate, price, latency, tokens = "-", "-", "", ""
+    if choice is not None:
+        load = choice.load
+        rate, price = speed_text(choice.requests_per_second), str(choice.usd_per_million)
+        latency = f"p50 {latency_text(load.p50_seconds)}, p99 {latency_text(load.p99_seconds)}"
+        if load.tokens is not None:
+            first, speed = load.tokens.ttft[2], load.tokens.output_tokens_per_second
+            tokens = f"first token within {latency_text(first)} (p99), {speed_text(speed)} tokens/s"
+    return (
+        Tile(what=_chosen(run), value=now.best or _nothing(run), small=_why(goal, run), live="best"),
+        Tile(what="Requests a second", value=rate, small=tokens or latency),
+        Tile(what="A million requests cost", value=price, small=latency if tokens else ""),
+        Tile(what="Load tests", value=str(now.trials), small=", ".join(now.running), live="trials"),
+    )
+
+
+def _of_functions(run: EpochRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:
+    losses = [step.outcome.loss for step in run.epoch_steps if isinstance(step.outcome, Epoch)]
+    loss = f"{losses[-1]:.4g}" if losses else "-"
+    answer = epochs_headline(run) if run.status.is_final else "Training"
+    return (
+        Tile(
+            what=f"Loss, of a target of {run.problem.target_loss:.4g}", value=loss, small=f"{answer} {_why(goal, run)}"
+        ),
+        Tile(what="Time so far" if not run.status.is_final else "Time", value=format_seconds(now.elapsed_seconds)),
+        Tile(what="Cost so far" if not run.status.is_final else "Cost", value=str(now.spent_usd)),
+        Tile(what="Epochs", value=str(now.trials), small=", ".join(now.running), live="trials"),
+    )
+
+
+def _chosen(run: SearchRun) -> str:
+    return "Chosen" if run.choice else "Best so far"
+
+
+def _nothing(run: SearchRun) -> str:
+    if run.status in (Status.INFEASIBLE, Status.NOTHING_FITS):
+        return "nothing fits"
+    return "nothing" if run.status.is_final else "nothing yet"

@@ -1,0 +1,136 @@
+// Charts that answer to the reader: uPlot with the colours and marks of the report's pictures.
+
+import { duration, usd } from "./ui.js";
+
+const SHAPES = ["circle", "square", "triangle", "diamond"];
+
+/** 1, 2 and 5 times the powers of ten. */
+const DECADES = Array.from({ length: 20 }, (_, at) => [1, 2, 5].map((times) => times * 10 ** (at - 8))).flat();
+/** Round durations in seconds. */
+const TIMES = [1, 5, 15, 60, 300, 900, ...[1, 2, 4, 8, 16].map((hours) => 3600 * hours), ...[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].map((days) => 86400 * days)];
+const MOST_TICKS = 6;
+const LOG_FROM = 12;
+
+/** Those of the round numbers that lie within, every second or third of them where there are many; multiples of one of them where the axis is linear. */
+function ticks(round, low, high, log) {
+  if (!log) {
+    const step = round.find((value) => (high - low) / value <= MOST_TICKS) ?? high - low;
+    const first = Math.ceil(low / step);
+    return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, at) => step * (first + at));
+  }
+  const within = round.filter((value) => value >= low && value <= high);
+  const every = Math.ceil(within.length / MOST_TICKS) || 1;
+  return within.filter((_, at) => at % every === 0);
+}
+
+/** A colour of the pictures, light or dark as the page is. */
+export function colour(role) {
+  const probe = document.createElement("span");
+  probe.className = "mlcd";
+  probe.hidden = true;
+  document.body.append(probe);
+  const found = getComputedStyle(probe).getPropertyValue(`--p-${role}`).trim();
+  probe.remove();
+  return found || "#888";
+}
+
+function mark(ctx, shape, x, y, size) {
+  ctx.beginPath();
+  if (shape === "circle") ctx.arc(x, y, size, 0, 2 * Math.PI);
+  else if (shape === "square") ctx.rect(x - size, y - size, 2 * size, 2 * size);
+  else if (shape === "triangle") { ctx.moveTo(x, y - size * 1.2); ctx.lineTo(x + size * 1.2, y + size); ctx.lineTo(x - size * 1.2, y + size); ctx.closePath(); }
+  else { ctx.moveTo(x, y - size * 1.3); ctx.lineTo(x + size * 1.3, y); ctx.lineTo(x, y + size * 1.3); ctx.lineTo(x - size * 1.3, y); ctx.closePath(); }
+}
+
+/**
+ * Points of several groups. groups: [{name, points: [{x, y, label, faded, ring}]}].
+ * text: {x, y} make the labels of the axes, which are logarithmic where values differ by a factor of LOG_FROM.
+ */
+export function scatter(place, groups, { text, height = 320 }) {
+  place.replaceChildren();
+  if (!groups.some((group) => group.points.length)) return null;
+  const muted = colour("muted");
+  const grid = { stroke: colour("grid"), width: 1 };
+  const all = groups.flatMap((group) => group.points);
+  const ends = (name) => [Math.min(...all.map((point) => point[name])), Math.max(...all.map((point) => point[name]))];
+  const isLog = (name) => ends(name)[0] > 0 && ends(name)[1] / ends(name)[0] > LOG_FROM;
+  const axis = (name, make, label, size, round) => ({ splits: (_, __, low, high) => ticks(round, low, high, isLog(name)), filter: (_, splits) => splits, stroke: muted, grid, ticks: grid, label, size, labelSize: 20, labelFont: "12px system-ui", font: "12px system-ui", values: (_, splits) => splits.map((value) => (value === null ? "" : make(value))) });
+  const draw = (chart, at) => {
+    const { ctx } = chart;
+    const group = groups[at - 1];
+    const scale = devicePixelRatio;
+    ctx.save();
+    for (const point of group.points) {
+      const x = chart.valToPos(point.x, "x", true);
+      const y = chart.valToPos(point.y, "y", true);
+      ctx.globalAlpha = point.faded ? 0.3 : 1;
+      ctx.fillStyle = colour(`s${(at - 1) % 6}`);
+      mark(ctx, SHAPES[(at - 1) % SHAPES.length], x, y, 5 * scale);
+      ctx.fill();
+      if (point.ring) {
+        ctx.globalAlpha = 1;
+        ctx.strokeStyle = colour("accent");
+        ctx.lineWidth = 2.4 * scale;
+        ctx.beginPath();
+        ctx.arc(x, y, 10 * scale, 0, 2 * Math.PI);
+        ctx.stroke();
+      }
+    }
+    ctx.restore();
+    return null;
+  };
+  const range = (name) => {
+    const [low, high] = ends(name);
+    if (isLog(name)) return [low / 1.3, high * 1.3];
+    const pad = (high - low || high || 1) * 0.08;
+    return [Math.max(0, low - pad), high + pad];
+  };
+  const hint = document.createElement("div");
+  hint.className = "hint";
+  hint.hidden = true;
+  const chart = new uPlot({
+    width: Math.max(280, place.clientWidth), height, mode: 2, legend: { show: false },
+    cursor: { drag: { x: false, y: false }, points: { show: false } },
+    scales: { x: { time: false, distr: isLog("x") ? 3 : 1, range: range("x") }, y: { distr: isLog("y") ? 3 : 1, range: range("y") } },
+    axes: [axis("x", text.x, text.xName, 34, text.xTicks ?? DECADES), axis("y", text.y, text.yName, 72, text.yTicks ?? DECADES)],
+    series: [{}, ...groups.map((group) => ({ label: group.name, paths: draw, points: { show: false } }))],
+    hooks: {
+      setCursor: [(made) => {
+        const { left, top } = made.cursor;
+        let near = null;
+        let least = 18;
+        if (left >= 0) for (const point of all) {
+          const far = Math.hypot(made.valToPos(point.x, "x") - left, made.valToPos(point.y, "y") - top);
+          if (far < least) { least = far; near = point; }
+        }
+        hint.hidden = !near;
+        if (near) {
+          hint.textContent = near.label;
+          hint.style.left = `${Math.min(left + 80, made.width - 180)}px`;
+          hint.style.top = `${top + 12}px`;
+        }
+      }],
+    },
+  }, [null, ...groups.map((group) => [group.points.map((point) => point.x), group.points.map((point) => point.y)])], place);
+  place.append(hint);
+  const legend = document.createElement("div");
+  legend.className = "marks";
+  groups.forEach((group, at) => {
+    const item = document.createElement("span");
+    const dot = document.createElement("i");
+    dot.style.background = colour(`s${at % 6}`);
+    dot.className = SHAPES[at % SHAPES.length];
+    item.append(dot, group.name);
+    legend.append(item);
+  });
+  place.append(legend);
+  new ResizeObserver(() => {
+    const width = Math.max(280, place.clientWidth);
+    if (Math.abs(width - chart.width) > 2) chart.setSize({ width, height });
+  }).observe(place);
+  return chart;
+}
+
+export const asTime = (seconds) => duration(seconds);
+export const asMoney = (value) => (value >= 1 ? usd(value).replace(/\.00$/, "") : usd(value));
+export const timeTicks = TIMES;

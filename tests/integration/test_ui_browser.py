@@ -1,0 +1,337 @@
+"""`mlcd ui` as a user has it: its server, a headless Chromium, and runs of the real engine."""
+
+import json
+import re
+import signal
+import sqlite3
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ui_page import AXE, JOB, PageServer, browser, page_server, slow_run
+
+import mlcd
+from mlcd.report.result_types import result_json
+from mlcd.web.what_if import as_json
+
+SHOTS = Path(__file__).parents[2] / "build" / "ui"
+"""Where the screenshots of the main pages go; git ignores it."""
+SERIOUS = ("serious", "critical")
+PATIENCE_MS = 120_000
+"""How long something may take on a machine that has much else to do."""
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    with browser() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def results(home: Path) -> tuple[mlcd.Result, mlcd.Result]:
+    """Two runs that have ended."""
+    return mlcd.train(JOB, home=home, seed=5), mlcd.train({**JOB, "name": "other"}, home=home, strategy="random")
+
+
+@pytest.fixture(scope="module")
+def server(home: Path) -> Iterator[PageServer]:
+    with page_server(home) as found:
+        yield found
+
+
+@pytest.fixture
+def page(chromium: Any, server: PageServer) -> Iterator[Any]:
+    """A browser window that has the token. Fails where a script failed or the content security policy was broken."""
+    with window(chromium, server) as found:
+        yield found
+
+
+class window:  # noqa: N801 - used as a context manager
+    """A window of the browser, with options of Playwright's contexts."""
+
+    def __init__(self, chromium: Any, server: PageServer, **options: Any) -> None:
+        self._context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self._page = self._context.new_page()
+        self._page.set_default_timeout(PATIENCE_MS)
+        self._server, self._problems = server, list[str]()
+
+    def __enter__(self) -> Any:
+        self._page.on("pageerror", lambda error: self._problems.append(str(error)))
+        self._page.on("console", lambda line: self._problems.append(line.text) if line.type == "error" else None)
+        self._page.goto(f"{self._server.address}/?token={self._server.token}")
+        return self._page
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._context.close()
+        problems = [each for each in self._problems if "ERR_" not in each and "status of" not in each]
+        assert kind is not None or problems == []
+
+
+def shot(page: Any, name: str) -> None:
+    SHOTS.mkdir(parents=True, exist_ok=True)
+    if page.locator("#run").count():
+        page.wait_for_selector("#run[data-drawn]")
+    page.screenshot(path=str(SHOTS / f"{name}.png"), full_page=True)
+
+
+def amount(page: Any, name: str) -> float:
+    return float(page.locator(f'[data-live="{name}"]').first.get_attribute("data-usd"))
+
+
+def check_access(page: Any) -> None:
+    """axe-core finds no serious fault."""
+    if not AXE:
+        pytest.skip("axe-playwright-python is not installed: scripts/setup-venv test")
+    page.evaluate(AXE)
+    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
+    told = [
+        f"{each['id']}: {each['help']}: {[node['html'][:120] for node in each['nodes'][:3]]}"
+        for each in found
+        if each["impact"] in SERIOUS
+    ]
+    assert told == []
+
+
+def first_run(server: PageServer, process: Any) -> str:
+    while True:
+        found = [run for run in server.get("/api/runs")["runs"] if run["state"] == "running"]
+        if found:
+            return str(found[0]["run_id"])
+        assert process.poll() is None
+        time.sleep(0.1)
+
+
+def test_live_run_is_watched_from_its_first_trial_to_the_verdict(
+    page: Any, server: PageServer, home: Path, tmp_path: Path
+) -> None:
+    gate = tmp_path / "watched"
+    process = slow_run(home, 0.4, gate)
+    run_id = first_run(server, process)
+    page.goto(f"{server.address}/runs/{run_id}")
+    page.wait_for_selector(".state.running", timeout=PATIENCE_MS)
+    page.wait_for_selector(".link.on")
+    page.evaluate("() => { window.sameDocument = true }")
+    seen = {page.locator('[data-live="trials"]').inner_text()}
+    assert seen == {"0"}
+    gate.touch()
+    while page.locator(".head .state").first.inner_text() == "running":
+        seen.add(page.locator('[data-live="trials"]').inner_text())
+        page.wait_for_timeout(100)
+    assert process.wait(PATIENCE_MS / 1000) == 0
+    page.wait_for_selector(".head .state.done", timeout=PATIENCE_MS)
+    assert len(seen) > 2, "the trials were seen as they came"
+    assert page.evaluate("() => window.sameDocument"), "without a reload"
+    result = mlcd.load(run_id, home=home)
+    assert isinstance(result, mlcd.Result)
+    assert result.best is not None
+    page.wait_for_function(
+        "text => document.querySelector('[data-live=best]').textContent === text", arg=str(result.best.config)
+    )
+    now = server.get(f"/api/runs/{run_id}/now")
+    assert amount(page, "spent_usd") == now["spent_usd"] == result.record.spent.dollars
+    assert amount(page, "remaining_usd") == pytest.approx(300 - result.record.spent.dollars)
+    assert page.locator('[data-live="spent_usd"]').inner_text() == str(result.record.spent)
+    shot(page, "run")
+    check_access(page)
+
+
+def test_page_reconnects_when_its_server_was_killed(chromium: Any, tmp_path: Path) -> None:
+    with page_server(tmp_path) as first:
+        process = slow_run(tmp_path, 0.5)
+        run_id = first_run(first, process)
+        with window(chromium, first) as page:
+            page.goto(f"{first.address}/runs/{run_id}")
+            page.wait_for_selector(".link.on")
+            first.end(signal.SIGKILL)
+            page.wait_for_selector(".link.off", timeout=PATIENCE_MS)
+            with page_server(tmp_path, "--port", first.address.rpartition(":")[2]) as again:
+                assert again.token == first.token
+                page.wait_for_selector(".link.on", timeout=PATIENCE_MS)
+                assert process.wait(PATIENCE_MS / 1000) == 0, "the run did not notice"
+                page.wait_for_selector(".head .state.done", timeout=PATIENCE_MS)
+                assert amount(page, "spent_usd") == again.get(f"/api/runs/{run_id}/now")["spent_usd"]
+
+
+def test_runs_are_listed_found_and_compared(
+    page: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]
+) -> None:
+    page.goto(f"{server.address}/")
+    for result in results:
+        assert page.get_by_role("link", name=result.run_id).count() == 1
+    shot(page, "runs")
+    check_access(page)
+    page.get_by_role("searchbox", name="Search").fill("other")
+    page.get_by_role("button", name="Filter").click()
+    assert page.get_by_role("link", name=results[1].run_id).count() == 1
+    assert page.get_by_role("link", name=results[0].run_id).count() == 0
+    page.goto(f"{server.address}/")
+    button = page.get_by_role("button", name="Compare the selected")
+    assert button.is_disabled()
+    for result in results:
+        page.get_by_label(f"Compare {result.run_id}").check()
+    button.click()
+    text = page.locator("main").inner_text()
+    for result in results:
+        assert result.run_id in text
+        assert str(result.record.spent) in text
+    shot(page, "compare")
+    check_access(page)
+
+
+def test_what_if_answers_as_the_python_function_does(
+    page: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]
+) -> None:
+    run = results[0]
+    page.goto(f"{server.address}/runs/{run.run_id}/what-if")
+    page.wait_for_selector("[data-settled]", timeout=PATIENCE_MS)
+    shown = page.locator('[data-out="choice"]').inner_text()
+    assert shown == str(mlcd.what_if(run, budget=300).choice.config)  # type: ignore[union-attr]
+    shot(page, "what-if")
+    check_access(page)
+    with page.expect_response(re.compile("what-if.*next_trial=yes")) as answer:
+        page.get_by_role("button", name="-$20").click()
+    found = answer.value.json()
+    assert found["budget_usd"] == 280
+    assert found == json.loads(json.dumps(result_json(as_json(run.run_id, mlcd.what_if(run, budget=280)))))
+    page.get_by_role("slider", name="Time against money").focus()
+    with page.expect_response(re.compile("what-if.*time_weight=0.00.*|what-if.*next_trial=no.*time_weight=0.00")):
+        page.keyboard.press("Home")
+    cheapest = mlcd.what_if(run, budget=280, weight=0)
+    page.wait_for_function(
+        "text => document.querySelector('[data-out=choice]').textContent === text",
+        arg=str(cheapest.choice.config),  # type: ignore[union-attr]
+    )
+
+
+def test_new_run_is_checked_as_it_is_typed_and_started(page: Any, server: PageServer, home: Path) -> None:
+    page.goto(f"{server.address}/new")
+    said = page.locator("#said")
+    page.wait_for_selector("#said.good", timeout=PATIENCE_MS)
+    page.get_by_label("Job file").fill("name: typed\ngoal: {minimise: time}\n")
+    page.wait_for_selector("#said.bad")
+    assert "job.yaml:2: goal" in said.inner_text()
+    assert "did you mean 'minimize'" in said.inner_text()
+    assert page.locator("#start").is_disabled()
+    page.get_by_label("Job file").fill(json.dumps({**JOB, "name": "typed", "resources": {"infra": "aws"}}))
+    page.wait_for_function("() => document.querySelector('#said').textContent.includes('charges real money')")
+    assert page.locator("#start").is_disabled()
+    page.get_by_label("Job file").fill(json.dumps({**JOB, "name": "typed"}))
+    page.wait_for_selector("#expected dl", timeout=PATIENCE_MS)
+    assert "the search takes" in page.locator("#expected").inner_text()
+    shot(page, "new")
+    check_access(page)
+    page.locator("#start").click()
+    page.wait_for_url(re.compile("/runs/typed-"), timeout=PATIENCE_MS)
+    page.wait_for_selector(".head .state.done", timeout=PATIENCE_MS)
+    run_id = page.url.rpartition("/")[2]
+    assert mlcd.load(run_id, home=home).status == "done"
+
+
+def test_run_is_stopped_and_resumed(page: Any, server: PageServer, home: Path) -> None:
+    process = slow_run(home, 0.5)
+    run_id = first_run(server, process)
+    page.goto(f"{server.address}/runs/{run_id}")
+    page.get_by_role("button", name="Stop").click()
+    page.wait_for_selector(".head .state.interrupted", timeout=PATIENCE_MS)
+    assert process.wait(PATIENCE_MS / 1000) != 0
+    page.get_by_role("button", name="Resume").click()
+    page.wait_for_selector(".head .state.done", timeout=PATIENCE_MS)
+    assert mlcd.load(run_id, home=home).status == "done"
+
+
+def test_report_is_shown(page: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]) -> None:
+    page.goto(f"{server.address}/runs/{results[0].run_id}")
+    page.get_by_role("link", name="Report").click()
+    assert str(results[0].best.config) in page.locator("h1").inner_text()  # type: ignore[union-attr]
+    colour = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+    assert colour != "rgba(0, 0, 0, 0)", "its style is applied"
+
+
+def test_every_page_by_keyboard_dark_and_on_a_phone(
+    chromium: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]
+) -> None:
+    run_id = results[0].run_id
+    places = {
+        "runs": "/",
+        "run": f"/runs/{run_id}",
+        "what-if": f"/runs/{run_id}/what-if",
+        "new": "/new",
+        "bench": "/bench",
+        "catalog": "/catalog",
+        "compare": f"/compare?run={run_id}&run={results[1].run_id}",
+    }
+    with window(chromium, server, viewport={"width": 400, "height": 800}, color_scheme="dark") as page:
+        for name, place in places.items():
+            page.goto(f"{server.address}{place}")
+            page.wait_for_timeout(300)
+            if name == "run":
+                page.wait_for_selector("#run[data-drawn]")
+            wide = page.evaluate("() => document.documentElement.scrollWidth")
+            assert wide <= 400, f"{name} is {wide} pixels wide"
+            assert page.evaluate("() => getComputedStyle(document.body).backgroundColor") == "rgb(12, 17, 23)"
+            check_access(page)
+            shot(page, f"dark-phone-{name}")
+    with window(chromium, server) as page:
+        page.goto(f"{server.address}/")
+        page.keyboard.press("Tab")
+        assert page.evaluate("() => document.activeElement.textContent") == "Skip to the content"
+        reached = set()
+        for _ in range(40):
+            page.keyboard.press("Tab")
+            reached.add(page.evaluate("() => document.activeElement.textContent.trim()"))
+        assert {"Runs", "New run", "Bench", "Catalog", "Filter", run_id} <= reached
+        page.get_by_role("link", name=run_id).focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url(re.compile(run_id))
+        page.get_by_role("link", name="What if").focus()
+        page.keyboard.press("Enter")
+        page.wait_for_url(re.compile("what-if"))
+        page.goto(f"{server.address}/catalog")
+        page.get_by_role("button", name="$/h", exact=True).focus()
+        page.keyboard.press("Enter")
+        prices = [float(text) for text in page.locator("#types tbody tr td:nth-child(7)").all_inner_texts()[:20]]
+        assert prices == sorted(prices)
+
+
+def test_locked_store_gives_a_page_that_says_so(chromium: Any, tmp_path: Path) -> None:
+    run_id = mlcd.train(JOB, home=tmp_path).run_id
+    with page_server(tmp_path) as server, window(chromium, server) as page:
+        server.end()
+        with page_server(tmp_path, "--port", server.address.rpartition(":")[2]) as again:  # has not read the store yet
+            locked = sqlite3.connect(tmp_path / "mlcd.sqlite3", isolation_level=None)
+            locked.execute("PRAGMA locking_mode = EXCLUSIVE")
+            locked.execute("BEGIN EXCLUSIVE")
+            page.goto(f"{again.address}/runs/{run_id}")
+            assert "another mlcd process has locked it" in page.locator("main").inner_text()
+            assert page.get_by_role("link", name="All runs").count() == 1
+            locked.close()
+            page.goto(f"{again.address}/runs/{run_id}")
+            assert page.locator("h1").inner_text() == run_id
+
+
+def test_broken_stores_give_a_page_that_says_so(chromium: Any, tmp_path: Path) -> None:
+    mlcd.train(JOB, home=tmp_path)
+    with page_server(tmp_path) as server, window(chromium, server) as page:
+        file = tmp_path / "mlcd.sqlite3"
+        kept = file.read_bytes()
+        file.write_bytes(b"this is no database" * 100)
+        page.goto(f"{server.address}/")
+        assert "it is not a database" in page.locator("main").inner_text()
+        file.write_bytes(kept)
+        with sqlite3.connect(file) as db:
+            db.execute("PRAGMA user_version = 999")
+        db.close()
+        page.goto(f"{server.address}/")
+        assert "newer mlcd" in page.locator("main").inner_text()
+        with sqlite3.connect(file) as db:
+            db.execute("PRAGMA user_version = 8")
+        db.close()
+        page.goto(f"{server.address}/")
+        assert page.get_by_role("link", name=re.compile("watched-")).count() == 1

@@ -1,0 +1,249 @@
+"""Every page and operation of the application, asked as a server asks it: without a socket and without a browser."""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.ui_page import JOB
+
+import mlcd
+from mlcd.errors import BadInput
+from mlcd.store.store import Store
+from mlcd.web.api import Api
+from mlcd.web.app import make_app
+from mlcd.web.bench_results import read_benches
+from mlcd.web.feed import MOST_CLIENTS, Feed
+from mlcd.web.guard import Guard
+from mlcd.web.pages import Pages
+from mlcd.web.processes import Processes
+from mlcd.web.records import Records
+from mlcd.web.serving import kept_token, serve_page
+
+TOKEN = "0" * 48
+Answer = tuple[int, dict[str, str], bytes]
+Ask = Callable[..., Answer]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def runs(home: Path) -> tuple[str, str]:
+    """A training, and a training on functions."""
+    from mlcd.spec.template import template
+
+    return mlcd.train(JOB, home=home).run_id, mlcd.serverless(template(kind="serverless"), home=home).run_id
+
+
+def asker(home: Path, feed: Feed | None = None) -> Ask:
+    """Asks an application over `home`: path, and body, method, headers."""
+    records, benches = Records(home), read_benches([])
+    pages = Pages(records, benches=benches)
+    api = Api(records, Processes(home=home, folder=home), benches)
+    app = make_app(api, feed or Feed(records), pages, Guard(host="127.0.0.1", port=80, token=TOKEN))
+
+    def ask(
+        path: str, body: bytes | None = None, *, method: str = "", token: str = TOKEN, kind: str = "application/json"
+    ) -> Answer:
+        place, _, query = path.partition("?")
+        headers = [(b"host", b"127.0.0.1"), (b"authorization", f"Bearer {token}".encode())]
+        if body is not None:
+            headers += [(b"x-mlcd-ui", b"1"), (b"content-type", kind.encode())]
+        scope = {
+            "type": "http",
+            "method": method or ("GET" if body is None else "POST"),
+            "path": place,
+            "raw_path": place.encode(),
+            "query_string": query.encode(),
+            "headers": headers,
+        }
+        sent: list[dict[str, Any]] = []
+        told = iter([{"type": "http.request", "body": body or b"", "more_body": False}])
+
+        async def receive() -> dict[str, Any]:
+            return next(told, {"type": "http.disconnect"})
+
+        async def send(message: dict[str, Any]) -> None:
+            sent.append(message)
+
+        asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
+        whole = b"".join(each.get("body", b"") for each in sent)
+        return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}, whole
+
+    return ask
+
+
+@pytest.fixture(scope="module")
+def ask(home: Path, runs: tuple[str, str]) -> Ask:
+    return asker(home)
+
+
+def test_every_page_answers(ask: Ask, runs: tuple[str, str]) -> None:
+    train, functions = runs
+    for path, text in {
+        "/": train,
+        "/?search=watched&kind=train&status=done&offset=0": train,
+        "/?kind=nonsense&status=nonsense": functions,
+        f"/runs/{train}": "Chosen",
+        f"/runs/{functions}": "Loss, of a target of",
+        f"/runs/{train}/live?parts=decisions:wide": "Chose ",
+        f"/runs/{train}/tables/speed": "<table",
+        f"/runs/{train}/what-if": "What more budget brings",
+        f"/runs/{train}/report": "<title>watched",
+        f"/compare?run={train}&run={functions}": "Cost of the search",
+        "/new": "Job file",
+        "/bench": "mlcd bench train",
+        "/catalog": "p4d.24xlarge",
+        "/static/ui.css": ".card",
+        "/static/pictures.css": ".mlcd-picture",
+    }.items():
+        status, headers, body = ask(path)
+        assert (status, text in body.decode()) == (200, True), path
+        assert "content-security-policy" in headers
+
+
+def test_every_operation_answers(ask: Ask, runs: tuple[str, str]) -> None:
+    train, _ = runs
+    for path, key in {
+        "/api/runs?limit=1": "runs",
+        f"/api/runs/{train}": "choice",
+        f"/api/runs/{train}/now": "spent_usd",
+        f"/api/runs/{train}/logs": "logs",
+        f"/api/runs/{train}/what-if?budget_usd=300&next_trial=no": "text",
+        "/api/catalog": "instances",
+        "/api/bench": "results",
+        "/api/templates": "templates",
+        "/api/openapi.json": "paths",
+    }.items():
+        status, _, body = ask(path)
+        assert (status, key in json.loads(body)) == (200, True), path
+    status, headers, body = ask(f"/api/runs/{train}/pictures/speed")
+    assert (status, headers["content-type"], body[:4]) == (200, "image/svg+xml", b"<svg")
+    status, _, body = ask("/api/check", json.dumps({"job": json.dumps(JOB)}).encode())
+    assert (status, json.loads(body)["error"]) == (200, None)
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "says"),
+    [
+        ("/runs/none", 404, "there is no run"),
+        ("/api/runs/none/now", 404, "there is no run"),
+        ("/api/runs/TRAIN/pictures/none", 404, "no picture"),
+        ("/api/runs/TRAIN/logs/9", 404, "no log"),
+        ("/api/runs/TRAIN/what-if?budget_usd=0", 400, "budget: must be more than"),
+        ("/api/runs/TRAIN/what-if?time_weight=2", 400, "time_weight"),
+        ("/api/runs/FUNCTIONS/what-if", 400, "trainings on nodes"),
+        ("/runs/FUNCTIONS/what-if", 400, "trainings on nodes"),
+        ("/api/runs?limit=0", 400, "limit"),
+        ("/api/runs?search=%ff", 200, "runs"),
+        ("/compare?run=TRAIN", 400, "two runs or more"),
+        ("/nowhere", 404, "Not Found"),
+    ],
+)
+def test_what_cannot_be_answered_is_one_sentence(
+    ask: Ask, runs: tuple[str, str], path: str, status: int, says: str
+) -> None:
+    found, _, body = ask(path.replace("TRAIN", runs[0]).replace("FUNCTIONS", runs[1]))
+    assert (found, says in body.decode()) == (status, True), body.decode()[:300]
+    if path.startswith("/api/") and status != 200:
+        assert list(json.loads(body)) == ["error"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind", "status", "says"),
+    [
+        (b"{}", "text/plain", 415, "application/json"),
+        (b"{", "application/json", 400, "JSON"),
+        (b"[]", "application/json", 400, "object"),
+        (b"{}", "application/json", 400, "job: is missing"),
+        (b'{"job": "name: x"}', "application/json", 400, "job"),
+        (b'{"job": "' + b"x" * 1_100_000 + b'"}', "application/json", 413, "longer than"),
+    ],
+)
+def test_bodies_that_are_no_job_start_nothing(
+    ask: Ask, home: Path, body: bytes, kind: str, status: int, says: str
+) -> None:
+    before = ask("/api/runs")[2]
+    found, _, answer = ask("/api/runs", body, kind=kind)
+    assert (found, says in answer.decode()) == (status, True), answer.decode()[:300]
+    assert ask("/api/runs")[2] == before
+
+
+def test_wrong_token_is_refused_and_the_right_one_becomes_a_cookie(ask: Ask) -> None:
+    assert ask("/", token="1" * 48)[0] == 401
+    status, headers, _ = ask(f"/?token={TOKEN}&search=x", token="")
+    assert (status, headers["location"]) == (303, "/?search=x")
+    assert "httponly" in headers["set-cookie"].lower()
+    assert ask("/", method="POST")[0] == 403, "without the header"
+
+
+@pytest.mark.waits
+def test_run_is_started_by_a_process_of_its_own(ask: Ask, home: Path) -> None:
+    few = {"infra": "sim/aws", "instance_type": ["g5.xlarge"]}
+    search = {"strategy": "random", "max_trials": 1}
+    job = json.dumps({**JOB, "name": "begun", "resources": few, "num_nodes": "1..2", "search": search})
+    status, _, body = ask("/api/runs", json.dumps({"job": job, "seed": 3}).encode())
+    run_id = json.loads(body)["run_id"]
+    assert (status, run_id.startswith("begun-")) == (201, True)
+    for _ in range(1200):
+        if json.loads(ask(f"/api/runs/{run_id}/now")[2])["state"] == "done":
+            break
+        time.sleep(0.1)
+    assert mlcd.load(run_id, home=home).record.seed == 3
+    status, _, body = ask(f"/api/runs/{run_id}/stop", b"{}")
+    assert (status, "is not running" in body.decode()) == (400, True)
+    status, _, body = ask(f"/api/runs/{run_id}/resume", b"{}")
+    assert (status, "has ended" in body.decode()) == (400, True)
+
+
+def test_job_that_the_command_refuses_says_why(tmp_path: Path) -> None:
+    processes = Processes(home=tmp_path, folder=tmp_path)
+    bad = json.dumps({**JOB, "resources": {"infra": "sim/aws", "instance_type": "none-such"}})
+    from mlcd.run.kind import Kind
+
+    with pytest.raises(BadInput, match="none-such"):
+        processes.dry_run(Kind.TRAIN, bad)
+    with pytest.raises(BadInput, match="none-such"):
+        processes.start(Kind.TRAIN, "watched", bad, seed=0)
+
+
+def test_run_of_this_process_is_not_stopped(home: Path, runs: tuple[str, str]) -> None:
+    with Store(home) as store, store.lock(runs[0]), pytest.raises(BadInput, match="Ctrl-C where it was started"):
+        Processes(home=home, folder=home).stop(runs[0])
+
+
+def test_store_that_cannot_be_read_is_a_page_and_an_answer_that_say_so(tmp_path: Path) -> None:
+    (tmp_path / "mlcd.sqlite3").write_bytes(b"this is no database" * 100)
+    ask = asker(tmp_path)
+    for path in ("/", "/api/runs"):
+        status, _, body = ask(path)
+        assert (status, "it is not a database" in body.decode()) == (503, True)
+
+
+def test_too_many_clients_are_refused(home: Path, runs: tuple[str, str]) -> None:
+    class Full(Feed):
+        clients = MOST_CLIENTS
+
+    status, _, body = asker(home, Full(Records(home)))(f"/api/runs/{runs[0]}/events")
+    assert (status, "clients watch already" in body.decode()) == (503, True)
+
+
+def test_token_file_that_is_no_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "ui-token").mkdir()
+    with pytest.raises(BadInput, match=r"ui-token cannot be read .*: remove it"):
+        kept_token(tmp_path)
+    (tmp_path / "ui-token").rmdir()
+    (tmp_path / "ui-token").write_text("too short")
+    assert len(kept_token(tmp_path)) == 48
+
+
+def test_unknown_run_is_refused_before_anything_listens(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(home))
+    with pytest.raises(BadInput, match="none-such"):
+        serve_page("none-such", host="127.0.0.1", port=0, ready=lambda _: None)

@@ -1,0 +1,110 @@
+"""The parts of a run's page: drawn once for each state, and only what is asked for."""
+
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from tests.ui_page import JOB
+
+import mlcd
+from mlcd.errors import BadInput
+from mlcd.web.api_types import BenchesJson
+from mlcd.web.pages import Pages
+from mlcd.web.records import NoSuchRun, Records
+from mlcd.web.run_page import WIDTHS
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def run_id(home: Path) -> str:
+    return mlcd.train(JOB, home=home).run_id
+
+
+@pytest.fixture
+def pages(home: Path) -> Pages:
+    return Pages(Records(home), benches=BenchesJson(results=()))
+
+
+def asked(query: str = "", **path: str) -> Request:
+    return Request({"type": "http", "query_string": query.encode(), "path_params": path, "headers": []})
+
+
+def test_only_the_parts_that_are_asked_for_are_drawn(pages: Pages, run_id: str) -> None:
+    first = pages.run(asked(run_id=run_id))
+    assert "<svg" not in first.replace("<svg viewBox", ""), "but for the gauge"
+    assert 'data-part="picture-speed" data-later' in first
+    found = pages.live(asked("parts=picture-speed:narrow,decisions:narrow,nonsense:narrow", run_id=run_id))
+    assert found.count('class="mlcd-picture"') == 1
+    assert 'viewBox="0 0 380' in found
+    assert "Chose " in found
+    assert "nonsense" not in found
+
+
+def test_every_part_is_drawn_at_every_width(pages: Pages, run_id: str) -> None:
+    outline = pages._run_page.outline(run_id)
+    names = [part.name for part in outline.parts]
+    assert len(set(names)) == len(names)
+    assert {"picture-speed", "picture-map", "decisions", "table-receipt"} <= set(names)
+    for width in WIDTHS:
+        found = pages.live(asked(f"parts={','.join(f'{name}:{width}' for name in names)}", run_id=run_id))
+        assert "data-later" not in found
+        assert found.count('class="mlcd-picture"') == len(outline.pictures)
+    for wrong in ("picture-speed:99999", "picture-speed"):
+        with pytest.raises(BadInput, match="allowed widths"):
+            pages.live(asked(f"parts={wrong}", run_id=run_id))
+
+
+def test_the_table_of_a_picture_comes_by_its_name(pages: Pages, run_id: str) -> None:
+    assert pages.table(asked(run_id=run_id, picture="speed")).count("<tr>") > 5
+    with pytest.raises(NoSuchRun, match=r"no picture 'sped'.*did you mean 'speed'"):
+        pages.table(asked(run_id=run_id, picture="sped"))
+    with pytest.raises(NoSuchRun):
+        pages.table(asked(run_id="../x", picture="speed"))
+
+
+def test_what_many_ask_for_at_once_is_made_once(home: Path, run_id: str) -> None:
+    records, calls, together = Records(home), list[int](), threading.Barrier(8)
+    answers = list[str]()
+    records.run(run_id)
+
+    def make(_: Any) -> str:
+        calls.append(1)
+        threading.Event().wait(0.2)
+        return "made"
+
+    def ask() -> None:
+        together.wait()
+        answers.append(records.made(run_id, "slow", make))
+
+    threads = [threading.Thread(target=ask) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(calls), answers) == (1, ["made"] * 8)
+
+
+def test_what_could_not_be_made_is_tried_again(home: Path, run_id: str) -> None:
+    records = Records(home)
+
+    def fail(_: Any) -> str:
+        raise BadInput("not now")
+
+    with pytest.raises(BadInput):
+        records.made(run_id, "x", fail)
+    assert records.made(run_id, "x", lambda _: "now") == "now"
+    assert records.made(run_id, "x", fail) == "now", "kept"
+
+
+def test_a_new_state_takes_the_place_of_the_old_one(home: Path) -> None:
+    records, made = Records(home), list[int]()
+    for rows in (3, 3, 4, 4, 3):
+        records._remembered("x", "run", rows, lambda rows=rows: made.append(rows))  # type: ignore[misc]
+    assert made == [3, 4, 3]
+    assert len(records._kept) == 1
