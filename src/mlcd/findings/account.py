@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from mlcd.deciders.account import Accounts
+from mlcd.findings.outlook import skipped_texts
 from mlcd.ledger import Ledger
 from mlcd.models.remaining import remaining_problem
 from mlcd.run.findings import AccountStep
@@ -45,6 +46,7 @@ def account(run: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
     steps = []
     spent, elapsed = ZERO, 0.0
     rows = run.trials
+    before = Ledger(problem=run.problem, history=History(), guarded=guarded).remaining().allowed
     reused = tuple(each.trial for each in run.header.reused)
     trials = tuple(row.trial for row in rows)
     for count, row in enumerate(rows, start=1):
@@ -54,6 +56,9 @@ def account(run: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
         problem = remaining_problem(run.problem, history)
         ledger = Ledger(problem=problem, history=history, spent=spent, elapsed_seconds=elapsed, guarded=guarded)
         best = ledger.incumbent()
+        allowed = ledger.remaining().allowed
+        skipped = skipped_texts(ledger, before & ~allowed) if guarded else ()
+        before = allowed
         steps.append(
             AccountStep(
                 trial=row.number,
@@ -62,6 +67,7 @@ def account(run: SearchRun, *, guarded: bool) -> tuple[AccountStep, ...]:
                 elapsed_seconds=elapsed,
                 reserved_seconds=best.worst_seconds if best and guarded else 0.0,
                 incumbent=best,
+                skipped=skipped,
             )
         )
     return tuple(steps)

@@ -2,6 +2,7 @@
 
 import math
 
+from mlcd.findings.spot import spot_use
 from mlcd.problem import Problem
 from mlcd.run.findings import Z95, Intervals, Receipt, Saving
 from mlcd.run.kind import Kind
@@ -61,7 +62,19 @@ def receipt(run: SearchRun, remaining: Problem) -> Receipt:
         ),
         beside_seconds=run.beside_seconds,
         interrupted=_interrupted(run),
+        data_usd=data_usd(run),
+        spot=spot_use(run),
     )
+
+
+def data_usd(run: SearchRun) -> Usd:
+    """What the leases of a run were charged for their data: each that had nodes, once."""
+    problem = run.problem
+    if not problem.moves:
+        return ZERO
+    trials = (step.trial for step in run.trials)
+    paid = [problem.move_to(trial.config).trial_usd for trial in trials if trial.usd > ZERO]
+    return sum((problem.move_to(a.config).usd for a in run.attempts if a.usd > ZERO), sum(paid, ZERO))
 
 
 def _interrupted(run: SearchRun) -> int:
@@ -90,12 +103,13 @@ def intervals(run: SearchRun, remaining: Problem, plan: Plan) -> Intervals | Non
     factor = math.exp(Z95 * error)
     low, high = plan.seconds / factor, plan.seconds * factor
     price = run.problem.price(plan.config)
-    return Intervals(seconds=(low, high), usd=(price.for_seconds(low), price.for_seconds(high)))
+    moved = plan.moved_usd
+    return Intervals(seconds=(low, high), usd=(price.for_seconds(low) + moved, price.for_seconds(high) + moved))
 
 
 def _relative_error(run: SearchRun, remaining: Problem, plan: Plan) -> float | None:
     for trial in reversed(run.history.measured):
-        if trial.config == plan.config:
+        if trial.config.machine == plan.config.machine and not plan.config.is_spot:
             return math.hypot(trial.relative_error, remaining.work_error)
     if margin_sigmas(run.problem.assurance) <= 0 or plan.worst_seconds <= plan.seconds:
         return None

@@ -5,34 +5,47 @@ from collections.abc import Iterator, Sequence
 from mlcd.goal import Objective
 from mlcd.ledger import Ledger
 from mlcd.problem import Problem
-from mlcd.run.findings import Receipt, RejectedConfig, RejectionReason
+from mlcd.run.findings import Receipt, RejectedConfig, RejectionReason, Untried
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.space import Config
+from mlcd.space.placed import place_of
+from mlcd.trial.markets import with_markets
 from mlcd.trial.plan import Plan, tie
 from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import MOST_SECONDS, MOST_USD, ZERO, Usd, format_seconds, percent_text
 
+MOST_TYPES = 6
+"""Types without a trial that have an entry each; more have one together."""
+
 
 def rejected(
-    run: SearchRun, remaining: Problem, ranked: Sequence[Plan], paid: Receipt, *, guarded: bool
+    run: SearchRun,
+    remaining: Problem,
+    ranked: Sequence[Plan],
+    paid: Receipt,
+    *,
+    guarded: bool,
+    known: Sequence[Untried] = (),
 ) -> tuple[RejectedConfig, ...]:
     """All configurations but the choice: measured (best first by the goal), failed, then untried, grouped by reason.
 
     remaining  the problem with the work that remains after the trials
     ranked     the plans of the measured configurations, best first
     guarded    whether every trial left room for training on the incumbent
+    known      what was known of the untried ones
     """
     return (
         *_measured(run, ranked, paid, guarded=guarded),
         *_failed(run),
-        *_untried(run, remaining, paid, guarded=guarded),
+        *_untried(run, remaining, paid, guarded=guarded, known=known),
     )
 
 
 def _measured(run: SearchRun, ranked: Sequence[Plan], paid: Receipt, *, guarded: bool) -> Iterator[RejectedConfig]:
     numbers = {row.trial.config: row.number for row in run.trials if isinstance(row.trial, Measurement)}
-    speeds = {trial.config: trial.samples_per_second for trial in run.history.measured}
+    known = with_markets(run.problem, run.history).measured
+    speeds = {trial.config: trial.samples_per_second for trial in known}
     for plan in ranked:
         if run.choice is not None and plan.config == run.choice.config:
             continue
@@ -135,7 +148,7 @@ def _late(plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[RejectionReason,
 
 
 def _failed(run: SearchRun) -> Iterator[RejectedConfig]:
-    measured = {trial.config for trial in run.history.measured}
+    measured = {trial.config for trial in with_markets(run.problem, run.history).measured}
     last: dict[Config, Step] = {row.trial.config: row for row in run.trials}
     for config, row in last.items():
         if config not in measured and isinstance(row.trial, Failure):
@@ -145,9 +158,11 @@ def _failed(run: SearchRun) -> Iterator[RejectedConfig]:
             )
 
 
-def _untried(run: SearchRun, problem: Problem, paid: Receipt, *, guarded: bool) -> Iterator[RejectedConfig]:
-    """One entry per reason: unaffordable types, types without a trial, other node counts of tried types."""
-    tried = run.history.tried
+def _untried(
+    run: SearchRun, problem: Problem, paid: Receipt, *, guarded: bool, known: Sequence[Untried]
+) -> Iterator[RejectedConfig]:
+    """One entry per reason: unaffordable types, each type without a trial (one for many), others of tried types."""
+    tried = with_markets(run.problem, run.history).tried
     chosen = run.choice.config if run.choice else None
     types: dict[str, list[Config]] = {}
     for config in problem.space:
@@ -156,16 +171,25 @@ def _untried(run: SearchRun, problem: Problem, paid: Receipt, *, guarded: bool) 
     ledger = Ledger(problem=problem, history=run.history, spent=paid.sunk_usd, elapsed_seconds=paid.sunk_seconds)
     remaining = ledger.remaining()
     types_tried = {config.instance for config in tried} | ({chosen.instance} if chosen else set())
-    groups: dict[tuple[RejectionReason, str, bool], list[Config]] = {}
+    alone = len(types.keys() - types_tried) <= MOST_TYPES
+    groups: dict[tuple[RejectionReason, str, str, bool], list[Config]] = {}
     for instance, configs in types.items():
         reason, short_of = RejectionReason.NOT_TRIED, ""
         if guarded and not any(remaining.allowed[problem.space.index[config]] for config in configs):
             reason, short_of = RejectionReason.NOT_AFFORDABLE, _short_of(ledger, configs)
-        groups.setdefault((reason, short_of, instance in types_tried), []).extend(configs)
-    for (reason, short_of, some_tried), configs in groups.items():
+        if (place := place_of(instance)) in run.history.refused_places:
+            reason, short_of = RejectionReason.NOT_TRIED, f"{place or 'the cloud'} refused to give nodes"
+        some_tried = instance in types_tried
+        own = instance if alone and not some_tried and reason is RejectionReason.NOT_TRIED else ""
+        groups.setdefault((reason, short_of, own, some_tried), []).extend(configs)
+    for (reason, short_of, _, some_tried), configs in groups.items():
         text = "not tried" if run.status.is_final else "not tried yet"
         if reason is RejectionReason.NOT_AFFORDABLE:
             text = f"not tried: {_refusal(ledger, configs, short_of)}"
+        elif short_of:
+            text = f"not tried: {short_of}"
+        elif not some_tried:
+            text += _unworthy(run, problem, configs, known)
         yield RejectedConfig(
             subject=_group(configs, some_tried=some_tried),
             reason=reason,
@@ -173,6 +197,22 @@ def _untried(run: SearchRun, problem: Problem, paid: Receipt, *, guarded: bool) 
             configurations=len(configs),
             instances=tuple({config.instance: None for config in configs}),
         )
+
+
+def _unworthy(run: SearchRun, problem: Problem, configs: list[Config], known: Sequence[Untried]) -> str:
+    """`: no further trial is expected to pay for itself; the model expects 2 h and $5 at best`: what is known of it."""
+    why = f": {run.stopped}" if run.stopped and run.status.is_final else ""
+    among = set(configs)
+    found = [
+        (problem.goal.value(each.seconds, each.usd.dollars), each.seconds, each.usd, each.config)
+        for each in known
+        if each.config in among and each.seconds is not None and each.usd is not None
+    ]
+    if not found:
+        return why
+    _, seconds, usd, config = min(found, key=lambda each: each[:3])
+    where = "" if len(configs) == 1 else f", on {config}"
+    return f"{why}; the model expects {format_seconds(seconds)} and {usd} at best{where}"
 
 
 def _least(ledger: Ledger, configs: list[Config]) -> tuple[Usd, float]:
@@ -218,6 +258,7 @@ def _group(configs: list[Config], *, some_tried: bool) -> str:
         return str(configs[0])
     names = listed([*{config.instance: None for config in configs}], "type")
     what = "deployments" if "batch" in configs[0].as_dict() else "node counts"
+    what = "configurations" if configs[0].settings else what
     return f"{len(configs):,} other {what} of {names}" if some_tried else f"all {len(configs):,} of {names}"
 
 

@@ -3,6 +3,7 @@
 import math
 
 from mlcd.findings.day import day_plan
+from mlcd.findings.outlook import untried
 from mlcd.findings.receipt import receipt
 from mlcd.goal import Goal, Objective
 from mlcd.loadgen.chat.plan import ChatLimit
@@ -22,9 +23,9 @@ def serve_findings(run: SearchRun) -> ServeFindings:
     goal = run.problem.goal
     scaled = [trial for trial in best_forms(run.problem, run.history) if run.problem.scales_out and trial.meets(goal)]
     met = {settings_of(trial.config) for trial in scaled}
-    choice = chosen(run)
+    choice, paid = chosen(run), receipt(run, run.problem)
     return ServeFindings(
-        receipt=receipt(run, run.problem),
+        receipt=paid,
         choice=choice,
         day=None if choice is None else day_plan(run, choice),
         rejected=rejected(run),
@@ -35,6 +36,7 @@ def serve_findings(run: SearchRun) -> ServeFindings:
             if isinstance(step.trial, Measurement) and (step.trial.meets(goal) or settings_of(step.trial.config) in met)
         ),
         untried=len(run.problem.space) - len(with_replicas(run.problem, run.history).tried),
+        untried_configs=untried(run, run.problem, paid, guarded=True),
     )
 
 

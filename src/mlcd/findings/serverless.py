@@ -1,10 +1,16 @@
 """What a training on functions took, and whether a plain instance would have been better."""
 
+import numpy as np
+
+from mlcd.epoch_ledger import EpochLedger
 from mlcd.goal import Objective
 from mlcd.run.findings import EpochTotal, FunctionReceipt, ServerlessFindings
 from mlcd.run.run import EpochRun
 from mlcd.run.verdict import PlainInstance
 from mlcd.units import ZERO, Usd
+
+MOST_REFUSED = 400
+"""Fleets that are stored as refused: a picture does not tell more apart."""
 
 
 def serverless_findings(run: EpochRun) -> ServerlessFindings:
@@ -14,6 +20,7 @@ def serverless_findings(run: EpochRun) -> ServerlessFindings:
         is_target_reached=run.is_target_reached,
         totals=_totals(run),
         better_instance=_better_instance(run),
+        refused=_refused(run),
     )
 
 
@@ -38,6 +45,16 @@ def _totals(run: EpochRun) -> tuple[EpochTotal, ...]:
         seconds, usd = seconds + step.epoch.seconds, usd + step.epoch.usd
         totals.append(EpochTotal(step=step.number, seconds=seconds, usd=usd))
     return tuple(totals)
+
+
+def _refused(run: EpochRun) -> tuple[tuple[int, int], ...]:
+    """Fleets whose epochs no longer fit what is left, if there are limits: at most MOST_REFUSED of them."""
+    ledger = EpochLedger(
+        problem=run.problem, epochs=run.epochs, failed=run.failed_epochs, elapsed_seconds=run.step_seconds
+    )
+    rows, columns = np.nonzero(~ledger.remaining().allowed)
+    found = [(run.problem.functions[f], run.problem.memory_mb[m]) for f, m in zip(rows, columns, strict=True)]
+    return tuple(found[:MOST_REFUSED])
 
 
 def _better_instance(run: EpochRun) -> PlainInstance | None:

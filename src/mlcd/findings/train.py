@@ -5,12 +5,14 @@ from dataclasses import replace
 
 from mlcd.findings.account import account, keeps_reserve
 from mlcd.findings.batches import batch_findings
+from mlcd.findings.outlook import untried
 from mlcd.findings.receipt import intervals, receipt
 from mlcd.findings.rejected import rejected
 from mlcd.models.remaining import remaining_problem
 from mlcd.problem import Problem
 from mlcd.run.findings import TrainFindings, TrialPlan
 from mlcd.run.run import SearchRun
+from mlcd.trial.markets import with_markets
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Measurement
 from mlcd.trial.work_done import work_done
@@ -28,11 +30,11 @@ def train_findings(run: SearchRun) -> TrainFindings:
         for step in run.trials
         if isinstance(step.trial, Measurement)
     )
-    reused = (each.trial for each in run.header.reused if isinstance(each.trial, Measurement))
-    plans = (*(Plan.of(remaining, trial) for trial in reused), *(each.plan for each in trial_plans))
+    plans = [Plan.of(remaining, trial) for trial in with_markets(remaining, run.history).measured]
     measured = {plan.config: plan for plan in plans}.values()
     best_first = ranked(run.problem, measured)
     over_usd, over_seconds = _over(run)
+    not_tried = untried(run, remaining, paid, guarded=guarded)
     return TrainFindings(
         receipt=paid,
         choice_intervals=intervals(run, remaining, run.choice) if run.choice else None,
@@ -41,10 +43,11 @@ def train_findings(run: SearchRun) -> TrainFindings:
         trial_plans=trial_plans,
         ranked=best_first,
         pareto=pareto(measured),
-        rejected=rejected(run, remaining, best_first, paid, guarded=guarded),
+        rejected=rejected(run, remaining, best_first, paid, guarded=guarded, known=not_tried),
         account=steps if guarded else account(run, guarded=False),
         done_share=_done_share(run, remaining),
         batches=batch_findings(run, remaining),
+        untried=not_tried,
     )
 
 
@@ -54,7 +57,8 @@ def _remaining(run: SearchRun) -> Problem:
     before = replace(run, steps=tuple(step for step in run.steps if step.round <= last))
     if before.final is not None or run.finished_trial is not None:
         return run.problem
-    return remaining_problem(run.problem, run.history, before.earlier)
+    problem = remaining_problem(run.problem, run.history, before.earlier)
+    return problem.with_interruptions(len(before.interrupted_steps), before.expected_interruptions)
 
 
 def ranked(problem: Problem, measured: Iterable[Plan]) -> tuple[Plan, ...]:

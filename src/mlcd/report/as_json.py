@@ -26,6 +26,7 @@ from mlcd.report.train_types import (
     TrainReusedJson,
     TrainSavedJson,
     TrainSettingsJson,
+    TrainSpotJson,
     TrainTargetJson,
     TrainTrialJson,
     TrainWatchJson,
@@ -78,7 +79,7 @@ def _result(record: SearchRun) -> TrainJson:
         training=_attempt(record.final) if record.final else None,
         outputs=record.outputs or None,
         log=record.log or None,
-        trials=tuple(_trial(step, plans.get(step.number)) for step in record.trials),
+        trials=tuple(_trial(step, plans.get(step.number), record.problem) for step in record.trials),
         reused=tuple(map(_reused, record.header.reused)),
         why_not=tuple(map(_why_not, found.rejected)),
         pareto=tuple(copied(TrainPlanJson, plan) for plan in found.pareto),
@@ -153,11 +154,16 @@ def _receipt(paid: Receipt) -> TrainReceiptJson:
         for saving in paid.savings
     )
     return copied(
-        TrainReceiptJson, paid, failed_trials=paid.failed, earlier=tuple(map(_attempt, paid.earlier)), saved=saved
+        TrainReceiptJson,
+        paid,
+        failed_trials=paid.failed,
+        earlier=tuple(map(_attempt, paid.earlier)),
+        spot=copied(TrainSpotJson, paid.spot) if paid.spot else None,
+        saved=saved,
     )
 
 
-def _trial(step: Step, plan: Plan | None) -> TrainTrialJson:
+def _trial(step: Step, plan: Plan | None, problem: Problem) -> TrainTrialJson:
     trial = step.trial
     return TrainTrialJson(
         number=step.number,
@@ -172,7 +178,7 @@ def _trial(step: Step, plan: Plan | None) -> TrainTrialJson:
         seconds=trial.seconds,
         usd=trial.usd,
         reached_samples=trial.reached_samples,
-        measured=_measured(trial, plan) if isinstance(trial, Measurement) and plan else None,
+        measured=_measured(trial, plan, problem) if isinstance(trial, Measurement) and plan else None,
         failure=copied(TrainFailureJson, trial) if isinstance(trial, Failure) else None,
     )
 
@@ -182,7 +188,7 @@ def _reused(each: ReusedTrial) -> TrainReusedJson:
     return copied(TrainReusedJson, each, config=each.trial.config, samples_per_second=speed)
 
 
-def _measured(trial: Measurement, plan: Plan) -> TrainMeasuredJson:
+def _measured(trial: Measurement, plan: Plan, problem: Problem) -> TrainMeasuredJson:
     return copied(
         TrainMeasuredJson,
         trial,
@@ -190,6 +196,7 @@ def _measured(trial: Measurement, plan: Plan) -> TrainMeasuredJson:
         noise_scale=None if trial.noise_scale in (None, math.inf) else trial.noise_scale,
         learned=tuple(copied(TrainLearnedJson, point) for point in trial.learned),
         node_metrics=_node_metrics(trial.node_metrics),
+        model_flops_utilisation=problem.flops_share(trial.config, trial.samples_per_second),
         run_seconds=plan.seconds,
         run_usd=plan.usd,
         run_worst_seconds=plan.worst_seconds,

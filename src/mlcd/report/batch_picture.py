@@ -4,24 +4,48 @@ from collections.abc import Sequence
 
 from mlcd.report.frame import Plane, axes, empty, left_margin, legend
 from mlcd.report.labels import Box, Label, place
-from mlcd.report.svg import SERIES, Drawing
-from mlcd.report.thinning import MOST_LABELS, MOST_MARKS, listed, thinned
+from mlcd.report.palette import SERIES
+from mlcd.report.picture import PictureTable, table_of
+from mlcd.report.svg import Drawing
+from mlcd.report.thinning import MOST_LABELS, MOST_MARKS, drawn_text, listed, thinned
 from mlcd.report.ticks import fitted_scale, money_ticks, time_ticks
 from mlcd.run.findings import BatchPoint, BatchTradeoff
 from mlcd.units import Usd, format_seconds
 
 
+def batch_table(tradeoff: BatchTradeoff) -> PictureTable:
+    """Its points, as many as are drawn."""
+    front, rows = set(tradeoff.front), []
+    for measured, batch, point in _drawn(tradeoff):
+        words = ["measured" if measured else "predicted"]
+        words += ["on the front"] * ((point.workers, batch) in front)
+        words += ["the ring"] * ((point.workers, batch) == tradeoff.preferred)
+        seconds, usd = format_seconds(point.seconds), str(Usd.of(round(point.usd, 6)))
+        rows.append([str(point.workers), f"{batch:,}", seconds, usd, ", ".join(words)])
+    note = drawn_text(len(rows), len(tradeoff.points), "points")
+    return table_of(">K (nodes)|>B (global batch)|>time|>cost|what it is", rows, note=note)
+
+
+def _drawn(tradeoff: BatchTradeoff) -> list[tuple[bool, int, BatchPoint]]:
+    """(measured, batch, point) of the marks, the ringed one among them."""
+    each = max(2, MOST_MARKS // max(1, len(tradeoff.curves)))
+    found: list[tuple[bool, int, BatchPoint]] = []
+    for curve in tradeoff.curves:
+        for is_measured, points in ((False, curve.unmeasured), (True, curve.measured)):
+            kept = thinned(points, each, keep=lambda p, b=curve.batch: (p.workers, b) == tradeoff.preferred)  # type: ignore[misc]
+            found += [(is_measured, curve.batch, point) for point in kept]
+    return found
+
+
 def batch_picture(
     tradeoff: BatchTradeoff,
     *,
-    key: str,
     title: str,
     origin: str = "",
     width: float = 860.0,
 ) -> str:
     """The SVG; the ring is the preferred point.
 
-    key     prefix of the identifiers inside: several pictures may share a page
     origin  SIMULATED or REPLAYED if no machine was rented: a picture may be shared on its own
     """
     height = 440.0 if width > 560 else 400.0
@@ -29,7 +53,6 @@ def batch_picture(
     by_place = {(point.workers, batch): (batch, point) for batch, point in named}
     best = [by_place[pair] for pair in tradeoff.front]
     drawing = Drawing(
-        key=f"{key}-{width:.0f}",
         width=width,
         height=height,
         title=title,
@@ -65,16 +88,19 @@ def batch_picture(
     if len(best) > 1:
         drawing.line([(across(p.seconds), up(p.usd)) for _, p in thinned(best)], "front")
     for curve in curves:
-        css, shape = looks[curve.batch]
+        css, _ = looks[curve.batch]
         line = [(across(p.seconds), up(p.usd)) for p in thinned(curve.predicted, each)]
         if len(line) > 1:
             drawing.line(line, f"w-{css}")
-        for p in thinned(curve.unmeasured, each):
-            drawing.circle(across(p.seconds), up(p.usd), 4, "hollow", "Predicted: " + _say(curve.batch, p))
-        for p in thinned(curve.measured, each):
-            drawing.mark(shape, across(p.seconds), up(p.usd), f"mark f-{css}", _say(curve.batch, p))
-    batch, point = by_place[tradeoff.preferred]
-    drawing.circle(across(point.seconds), up(point.usd), 10, "ring", _say(batch, point))
+    table, (batch, point) = batch_table(tradeoff), by_place[tradeoff.preferred]
+    for at, (is_measured, b, p) in enumerate(_drawn(tradeoff)):
+        css, shape = looks[b]
+        if is_measured:
+            drawing.mark(shape, across(p.seconds), up(p.usd), f"mark f-{css}", table.hover(at))
+        else:
+            drawing.circle(across(p.seconds), up(p.usd), 4, "hollow", table.hover(at))
+        if (p.workers, b) == tradeoff.preferred:
+            drawing.circle(across(p.seconds), up(p.usd), 10, "ring", table.hover(at))
     _labels(drawing, named, (batch, point), Plane(plot=plot, across=across, up=up))
     if origin:
         drawing.text(4, height - 8, origin, "muted", size=10)

@@ -1,10 +1,9 @@
 """A run whose global batch was chosen: its pictures over (K, B), and its noise in words."""
 
 from mlcd.problem import Problem
-from mlcd.report.batch_picture import batch_picture
-from mlcd.report.frame import empty, origin_mark
+from mlcd.report.batch_picture import batch_picture, batch_table
 from mlcd.report.origin import origin_word
-from mlcd.report.svg import Drawing
+from mlcd.report.picture import Picture
 from mlcd.run.findings import BatchFindings, TargetState
 from mlcd.run.run import SearchRun
 
@@ -14,14 +13,24 @@ BLACK_BOX = (
 )
 
 
-def batches_picture(record: SearchRun, width: float) -> str:
+def batches(record: SearchRun) -> Picture | None:
     """Time against cost at the prices of this run: one curve per batch over K, predicted and measured."""
-    return _drawn(record, width, key="batches")
+    text = (
+        "What the whole training takes on K nodes with a global batch B: lines and hollow marks are predictions, full"
+        " marks are measurements. The ring is the choice."
+    )
+    notes = " ".join(batch_notes(record))
+    return _picture(record, name="batches", title="Nodes and batches", description=f"{text} {notes}".strip())
 
 
-def repriced_picture(record: SearchRun, width: float) -> str:
+def repriced(record: SearchRun) -> Picture | None:
     """The same under the other price policy, by memory or by node; the ring is its own knee."""
-    return _drawn(record, width, key="batches-repriced", repriced=True)
+    text = (
+        "The same with nodes priced by the memory that their share of the batch needs instead of a fixed price, or the"
+        " other way round. The ring is the knee."
+    )
+    title = "The same under other prices"
+    return _picture(record, name="batches-repriced", title=title, description=text, is_repriced=True)
 
 
 def batch_notes(record: SearchRun) -> list[str]:
@@ -76,25 +85,18 @@ def _target_notes(record: SearchRun, found: BatchFindings) -> list[str]:
     return []
 
 
-def _drawn(record: SearchRun, width: float, *, key: str, repriced: bool = False) -> str:
+def _picture(
+    record: SearchRun, *, name: str, title: str, description: str, is_repriced: bool = False
+) -> Picture | None:
     found = record.train_findings.batches
     if found is None:
-        return _nothing(record, width, key)
+        return None
+    tradeoff = found.repriced if is_repriced else found.as_paid
     what = "Time of a million samples" if found.per_million else "Training time"
-    priced = "priced by memory" if found.paid_by_memory != repriced else "a fixed price per node"
-    return batch_picture(
-        found.repriced if repriced else found.as_paid,
-        key=key,
-        title=f"{what} against cost on {found.instance}, one curve per global batch over K nodes, {priced}",
-        origin=origin_word(record),
-        width=width,
-    )
+    priced = "priced by memory" if found.paid_by_memory != is_repriced else "a fixed price per node"
+    heading = f"{what} against cost on {found.instance}, one curve per global batch over K nodes, {priced}"
 
+    def draw(width: float) -> str:
+        return batch_picture(tradeoff, title=heading, origin=origin_word(record), width=width)
 
-def _nothing(record: SearchRun, width: float, key: str) -> str:
-    height = 440.0 if width > 560 else 400.0
-    text = "The batch was not chosen in this run."
-    drawing = Drawing(key=f"{key}-{width:.0f}", width=width, height=height, title="Global batches", description=text)
-    empty(drawing, width, height, text)
-    origin_mark(drawing, record, height)
-    return drawing.render()
+    return Picture(name=name, title=title, description=description, table=batch_table(tradeoff), draw=draw)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlcd.report.deploy_files import MEMORY_FACTOR, comments, label_of
-from mlcd.report.service_files import CONTAINER_PORT, WRITERS, Model, Service
+from mlcd.report.service_files import CONTAINER_PORT, WRITERS, Model, Rented, Service
 from mlcd.run.findings import DayPlan
 from mlcd.space import Config
 
@@ -28,6 +28,8 @@ class CommandDeployment:
     promise      what it sustained, in words: a comment in each file
     rate         requests a second that it holds; start_seconds: how long it took to become ready
     day          replicas by the hour; None: `servers` all the time
+    rented       nodes of SkyPilot's that it was measured on; None: other ones
+    setup        for the shell of such a node, before the command
     """
 
     name: str
@@ -47,6 +49,8 @@ class CommandDeployment:
     start_seconds: float = 0.0
     day: DayPlan | None = None
     servers: int = 1
+    rented: Rented | None = None
+    setup: str = ""
 
 
 def command_files(kind: str, deployment: CommandDeployment) -> dict[str, str]:
@@ -79,4 +83,6 @@ def _service(deployment: CommandDeployment) -> Service:
         start_seconds=deployment.start_seconds,
         day=deployment.day,
         servers=deployment.servers,
+        rented=deployment.rented,
+        setup=deployment.setup,
     )

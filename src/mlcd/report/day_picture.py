@@ -1,21 +1,47 @@
 """Traffic that changes, in a picture: the requests of every hour, and what the replicas of that hour hold."""
 
+from functools import partial
+
 from mlcd.report.frame import axes, left_margin, legend, origin_mark
 from mlcd.report.labels import Box
+from mlcd.report.picture import Picture, PictureTable, table_of
+from mlcd.report.serving import day_lines
 from mlcd.report.svg import Drawing
+from mlcd.report.thinning import MOST_ROWS
 from mlcd.report.ticks import Scale, number_ticks, plain_number
 from mlcd.report.wording import plural, speed_text
 from mlcd.run.findings import DayPlan
 from mlcd.run.run import SearchRun
 
-DAY_PICTURE = "day"
+
+def day(record: SearchRun) -> Picture | None:
+    """Replicas by the hour; None without a profile of the traffic, or without a choice."""
+    plan = record.serve_findings.day
+    if plan is None:
+        return None
+    table = _table(plan)
+    return Picture(
+        name="day",
+        title="Replicas by the hour",
+        description=" ".join(day_lines(plan)),
+        table=table,
+        draw=partial(_svg, record, plan, table),
+    )
 
 
-def day_picture(record: SearchRun, day: DayPlan, width: float) -> str:
-    """The SVG: a bar for each hour as high as its replicas hold, the traffic as a line, broken limits as crosses."""
+def _table(day: DayPlan) -> PictureTable:
+    broken = {change.hour: ", ".join(change.broken) for change in day.broken}
+    hours = range(min(len(day.rates), MOST_ROWS))
+    rows = [
+        [str(hour), speed_text(day.rates[hour]), str(day.replicas[hour]), broken.get(hour, "kept")] for hour in hours
+    ]
+    return table_of(">hour|>requests/s|>replicas|limits when it begins", rows)
+
+
+def _svg(record: SearchRun, day: DayPlan, table: PictureTable, width: float) -> str:
+    """A bar for each hour as high as its replicas hold, the traffic as a line, broken limits as crosses."""
     height = 340.0
     drawing = Drawing(
-        key=f"day-{width:.0f}",
         width=width,
         height=height,
         title="Requests per second of every hour, and what its replicas hold",
@@ -45,11 +71,11 @@ def day_picture(record: SearchRun, day: DayPlan, width: float) -> str:
     base, line = up(0.0), []
     for hour, (rate, replicas) in enumerate(zip(day.rates, day.replicas, strict=True)):
         left, right = across(hour), across(hour + 1)
-        title = f"Hour {hour}: {speed_text(rate)} requests/s, {plural(replicas, 'replica')}"
+        title = table.hover(hour) if hour < len(table.rows) else ""
         drawing.rect(Box(left, up(replicas * day.replica_requests_per_second), right - 1, base), "kept", title)
         line += [(left, up(rate)), (right, up(rate))]
         if hour in broken:
-            drawing.cross(left, plot.top - 6, "x-other", f"Hour {hour}: a limit is broken", radius=3.5)
+            drawing.cross(left, plot.top - 6, "x-other", title, radius=3.5)
     drawing.line(line, "front")
     drawing.line([(plot.left, up(most)), (plot.right, up(most))], "limit")
     origin_mark(drawing, record, height, left_out="computed from what was measured of one replica")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
-from mlcd.report.service_files import CONTAINER_PORT, Service, compose, kserve, kubernetes, skyserve
+from mlcd.report.service_files import CONTAINER_PORT, Rented, Service, compose, kserve, kubernetes, skyserve
 from mlcd.run.findings import DayPlan
 from mlcd.server.limits import Limits
 from mlcd.space import Config
@@ -18,6 +18,8 @@ MEMORY_FACTOR = 1.5
 """Requested memory / peak memory in the load test: a server that reaches its limit is killed."""
 IN_FLIGHT_FACTOR = 2.0
 """Memory / bytes of requests in flight: a batch is a copy of its requests."""
+_NODE_ENVIRONMENT = '"$HOME/.mlcd-server"'
+"""On SkyPilot's nodes, whose own Python is older than mlcd needs."""
 _QUEUE_DELAY_SECONDS = 0.001  # the default of our server, so that Triton waits as long for a batch
 
 
@@ -35,6 +37,7 @@ class Deployment:
     limits      on what clients may take of the server
     rate        requests a second that it holds; start_seconds: how long it took to become ready
     day         replicas by the hour; None: `servers` all the time
+    rented      nodes of SkyPilot's that it was measured on; None: other ones
     """
 
     name: str
@@ -51,6 +54,7 @@ class Deployment:
     start_seconds: float = 0.0
     day: DayPlan | None = None
     servers: int = 1
+    rented: Rented | None = None
 
     @property
     def label(self) -> str:
@@ -112,8 +116,10 @@ def _service(deployment: Deployment) -> Service:
         image=f"{deployment.label}:latest",
         is_built=True,
         command=server,
-        setup=f"python3 -m pip install {wheel}",
-        run=f"{shlex.join(('python3', *here[1:3]))} {model} {shlex.join(here[3:])}",
+        setup=f'export PATH="$HOME/.local/bin:$PATH"\n'  # where SkyPilot puts uv
+        f"uv venv --quiet --python '>=3.11' {_NODE_ENVIRONMENT}\n"
+        f"uv pip install --quiet --python {_NODE_ENVIRONMENT}/bin/python {wheel}",
+        run=f"{_NODE_ENVIRONMENT}/bin/python {shlex.join(here[1:3])} {model} {shlex.join(here[3:])}",
         probe=("python", "-c", _probe()),
         ready="/v2/health/ready",
         live="/v2/health/live",
@@ -124,6 +130,7 @@ def _service(deployment: Deployment) -> Service:
         start_seconds=deployment.start_seconds,
         day=deployment.day,
         servers=deployment.servers,
+        rented=deployment.rented,
     )
 
 

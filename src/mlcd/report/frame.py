@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from mlcd.report.labels import Box, text_width
 from mlcd.report.origin import origin_word
-from mlcd.report.svg import SERIES, Drawing
+from mlcd.report.palette import SERIES
+from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, Tick
 from mlcd.report.wording import shortened
-from mlcd.run.run import SearchRun
+from mlcd.run.run import AnyRun, SearchRun
 from mlcd.space import Config
 
 
@@ -62,26 +63,44 @@ def legend_items(looks: Mapping[str, Series]) -> list[tuple[str, Series | None]]
 
 
 def legend(drawing: Drawing, items: Sequence[tuple[str, str, int | str]], width: float) -> float:
-    """Items (text, css, mark) in rows at the top; the y below them. A mark is a shape, `line`, `box` or `cross`."""
-    left, right = 8.0, width - 8
-    x, y = left, 16.0
-    for whole, css, mark in items:
-        room = (right - left - 18) / text_width(whole, 12) if whole else 1.0
-        text = whole if room >= 1 else shortened(whole, max(8, int(len(whole) * room)))
-        wide = 18 + text_width(text, 12) + 14
-        if x > left and x + wide > right:
-            x, y = left, y + 19
+    """Items (text, css, mark) in rows at the top; the y below them.
+
+    A mark is a shape, `line`, `box`, `hatch` or `cross`.
+    """
+    places = _legend_places(items, width)
+    for (x, y, text), (_, css, mark) in zip(places, items, strict=True):
         if mark == "line":
             drawing.line([(x, y), (x + 13, y)], css)
         elif mark == "box":
             drawing.rect(Box(x + 1, y - 5, x + 12, y + 5), css)
+        elif mark == "hatch":
+            drawing.hatch(Box(x + 1, y - 5, x + 12, y + 5), css, gap=4)
         elif mark == "cross":
             drawing.cross(x + 6, y, css, radius=4)
         elif isinstance(mark, int):
             drawing.mark(mark, x + 6, y, css)
         drawing.text(x + 18, y + 4, text, "muted")
+    return legend_bottom(items, width)
+
+
+def legend_bottom(items: Sequence[tuple[str, str, int | str]], width: float) -> float:
+    """The y below a legend."""
+    return max((y for _, y, _ in _legend_places(items, width)), default=16.0) + 16
+
+
+def _legend_places(items: Sequence[tuple[str, str, int | str]], width: float) -> list[tuple[float, float, str]]:
+    """(x, y, text) of each item, in rows; a text that is wider than the picture is shortened."""
+    left, right = 8.0, width - 8
+    x, y, places = left, 16.0, []
+    for whole, _, _ in items:
+        room = (right - left - 18) / text_width(whole, 12) if whole else 1.0
+        text = whole if room >= 1 else shortened(whole, max(8, int(len(whole) * room)))
+        wide = 18 + text_width(text, 12) + 14
+        if x > left and x + wide > right:
+            x, y = left, y + 19
+        places.append((x, y, text))
         x += wide
-    return y + 16
+    return places
 
 
 def axes(
@@ -117,7 +136,7 @@ def left_margin(ticks: Sequence[Tick]) -> float:
     return 14 + max((text_width(label, 11) for _, label in ticks), default=20)
 
 
-def origin_mark(drawing: Drawing, record: SearchRun, height: float, *, left_out: str = "") -> None:
+def origin_mark(drawing: Drawing, record: AnyRun, height: float, *, left_out: str = "") -> None:
     """Draw SIMULATED or REPLAYED in the lower left corner if no machine was rented: a picture may be shared alone.
 
     left_out  what the picture does not show, after it

@@ -2,16 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from mlcd.report.batches import batch_notes, work_text
+from mlcd.report.batches import work_text
+from mlcd.report.decisions import decisions, decisions_note
 from mlcd.report.node_metrics import metrics_table
 from mlcd.report.origin import is_replayed, origin, origin_word, prices_text
-from mlcd.report.page import NARROW, WIDE, Cell, Column, Page, PagePart, Table, TableRow, drawn, render
-from mlcd.report.pictures import PictureKind, kinds_of, picture
+from mlcd.report.page import Cell, Column, Page, PagePart, Table, TableRow, render
+from mlcd.report.pictures import pictures_of
 from mlcd.report.receipt_lines import receipt_table, train_lines
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
-from mlcd.report.verdict import ALL_IN_TRIALS, end_warning, headline, is_given_up, outcome, search_price
+from mlcd.report.verdict import all_in_trials, end_warning, headline, is_given_up, outcome, rest_text, search_price
 from mlcd.report.wording import assurance_text, plural, sentence, speed_text, watch_text
 from mlcd.report.yardstick import yardstick
 from mlcd.run.findings import Receipt, RejectedConfig, Saving
@@ -22,32 +22,9 @@ from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure
 from mlcd.units import Usd, format_seconds
 
-if TYPE_CHECKING:
-    from markupsafe import Markup
 
-_TITLES = {
-    PictureKind.SPEED: "The search",
-    PictureKind.MONEY: "The money",
-    PictureKind.TRADEOFF: "Time against cost",
-    PictureKind.BATCHES: "Nodes and batches",
-    PictureKind.REPRICED: "The same under other prices",
-}
-_CAPTIONS = {
-    PictureKind.SPEED: """Measured {shown} over nodes, one curve per type. Numbers and the dotted path show the order of
-the trials; bars are 95% intervals; crosses are failed trials.""",
-    PictureKind.MONEY: """After each trial: what was spent, and what was reserved so that the training could still be
-finished.""",
-    PictureKind.TRADEOFF: """What the whole training takes on each measured deployment. No other deployment is both
-faster and cheaper than one on the front. Whiskers reach to the upper bound.""",
-    PictureKind.BATCHES: """What the whole training takes on K nodes with a global batch B: lines and hollow marks are
-predictions, full marks are measurements. The ring is the choice.{notes}""",
-    PictureKind.REPRICED: """The same with nodes priced by the memory that their share of the batch needs instead of a
-fixed price, or the other way round. The ring is the knee.""",
-}
-
-
-def html_report(record: SearchRun) -> str:
-    """The whole page: no script, nothing loaded from elsewhere, every value escaped."""
+def html_report(record: SearchRun, *, whole: bool = True) -> str:
+    """The page, or what is inside it (see `render`): no script, nothing loaded from elsewhere, every value escaped."""
     word, meaning = origin(record)
     lead = _lead(record)
     fits = None if record.status is Status.NOTHING_FITS or is_given_up(record) else record.choice
@@ -67,17 +44,30 @@ def html_report(record: SearchRun) -> str:
     return render(
         "train.html.j2",
         page,
+        whole=whole,
         ways_out_title=f"Nearest way out{' among measured deployments' if record.history.measured else ''}:",
         ways_out=[relaxation.text for relaxation in record.relaxations],
         chosen=str(fits.config) if fits and page.answer != str(fits.config) else "",
         tiles=_tiles(record, fits) if fits and record.finished_trial is None else [],
         receipt=_receipt_table(record, paid) if paid else None,
         savings=_savings(record, paid) if paid and paid.savings else None,
-        figures=[_figure(record, kind) for kind in kinds_of(record) if record.trials],
-        tables=[table for table in (_why_not(record), _trials(record), metrics_table(record)) if table.rows],
+        pictures=pictures_of(record) if record.steps else (),
+        decisions=decisions(record),
+        decisions_note=decisions_note(record),
+        tables=_later_tables(record),
         command=f"mlcd {'show' if record.status.is_final else 'resume'} {record.run_id}",
         facts=_facts(record),
     )
+
+
+def train_tables(record: SearchRun) -> list[Table]:
+    """The tables of the page: the receipt, why the others were rejected, every trial, what the nodes' metrics were."""
+    paid = record.train_findings.receipt if record.trials or record.choice else None
+    return [*([_receipt_table(record, paid)] if paid else []), *_later_tables(record)]
+
+
+def _later_tables(record: SearchRun) -> list[Table]:
+    return [table for table in (_why_not(record), _trials(record), metrics_table(record)) if table.rows]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,16 +75,6 @@ class _Tile:
     what: str
     value: str
     small: tuple[PagePart, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Figure:
-    """A picture for wide screens, and for narrow ones."""
-
-    title: str
-    caption: str
-    wide: "Markup"
-    narrow: "Markup"
 
 
 def _answer(record: SearchRun) -> str:
@@ -106,6 +86,8 @@ def _answer(record: SearchRun) -> str:
         return "A limit was broken"
     if record.status is Status.ALL_FAILED:
         return "Every trial failed"
+    if record.status is Status.REFUSED:
+        return "Every cloud refused"
     if record.status is Status.RUN_FAILED:
         return "The training failed"
     if record.status is Status.OUTPUT_MISSING:
@@ -123,7 +105,7 @@ def _lead(record: SearchRun) -> str:
     if record.status in (Status.OVERRAN, Status.RUN_FAILED):
         return lines[-1]
     if record.finished_trial is not None:
-        return ALL_IN_TRIALS
+        return all_in_trials(record)
     if warned := end_warning(record):
         return warned[0]
     return "" if record.choice and record.status is Status.DONE else lines[1]
@@ -147,6 +129,8 @@ def _tiles(record: SearchRun, choice: Plan) -> list[_Tile]:
     if paid.left_seconds is not None and paid.cap_seconds is not None:
         amount, cap = format_seconds(abs(paid.left_seconds)), format_seconds(paid.cap_seconds)
         left += _left(paid.left_seconds < 0, amount, cap, below=bool(left))
+    if rest := rest_text(record):
+        time, money = (*time, PagePart(rest, below=True)), (*money, PagePart(rest, below=True))
     return [
         _Tile(what="Training time, predicted", value=format_seconds(choice.seconds), small=time),
         _Tile(what="Training cost, predicted", value=str(choice.usd), small=money),
@@ -213,16 +197,6 @@ def _amounts(time: Sequence[PagePart], usd: Sequence[PagePart]) -> tuple[Cell, C
 
 def _saved(is_less: bool, amount: str, otherwise: str) -> PagePart:
     return PagePart(f"{amount} saved", "good", True) if is_less else PagePart(f"{amount} {otherwise}", "dim", True)
-
-
-def _figure(record: SearchRun, kind: PictureKind) -> _Figure:
-    notes = "".join(f" {note}" for note in batch_notes(record))
-    return _Figure(
-        title=_TITLES[kind],
-        caption=_CAPTIONS[kind].format(shown=yardstick(record).title, notes=notes),
-        wide=drawn(picture(record, kind, width=WIDE)),
-        narrow=drawn(picture(record, kind, width=NARROW)),
-    )
 
 
 def _why_not(record: SearchRun) -> Table:

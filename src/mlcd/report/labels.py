@@ -1,9 +1,11 @@
 """Label placement: next to their points, clear of other labels and points, inside the picture."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 _COVER = 30.0  # area of marks that a label may cover: a third of a point
+_CLOSE = 1e-9  # areas that differ by less count as equal: the earlier place is taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,22 +69,47 @@ def place(labels: Sequence[Label], bounds: Box, obstacles: Sequence[Box] = ()) -
     taken: list[Box] = []
     placed: list[PlacedLabel] = []
     for label in labels:
-        best: tuple[float, Box] | None = None
-        for box in _candidates(label):
-            if not box.inside(bounds) or any(box.overlap(other) > 0 for other in taken):
+        best, limit = None, math.inf if label.must else _COVER + _CLOSE
+        candidates = [box for box in _candidates(label) if box.inside(bounds)]
+        near = _near(candidates, obstacles)
+        for box in candidates:
+            if any(box.overlap(other) > 0 for other in taken):
                 continue
-            covered = sum(box.overlap(other) for other in obstacles)
-            if best is None or covered < best[0] - 1e-9:
-                best = (covered, box)
+            covered = _covered(box, near, limit)
+            if covered < limit:
+                best, limit = box, covered - _CLOSE
             if covered == 0:
                 break
-        if best is not None and (label.must or best[0] <= _COVER):
-            box = best[1]
-            taken.append(box)
+        if best is not None:
+            taken.append(best)
             placed.append(
-                PlacedLabel(label=label, x=(box.left + box.right) / 2, y=box.bottom - label.size * 0.22, box=box)
+                PlacedLabel(label=label, x=(best.left + best.right) / 2, y=best.bottom - label.size * 0.22, box=best)
             )
     return tuple(placed)
+
+
+def _near(boxes: Sequence[Box], others: Sequence[Box]) -> list[Box]:
+    """Those of the others that any of the boxes could overlap: a long run has hundreds of marks, few near a label."""
+    if not boxes:
+        return []
+    left, right = min(box.left for box in boxes), max(box.right for box in boxes)
+    top, bottom = min(box.top for box in boxes), max(box.bottom for box in boxes)
+    return [
+        other
+        for other in others
+        if other.left < right and other.right > left and other.top < bottom and other.bottom > top
+    ]
+
+
+def _covered(box: Box, others: Sequence[Box], most: float) -> float:
+    """The area of the others that the box covers; where it is more than `most`, some value above that."""
+    covered = 0.0
+    for other in others:
+        if other.left < box.right and other.right > box.left and other.top < box.bottom and other.bottom > box.top:
+            covered += box.overlap(other)
+            if covered > most:
+                break
+    return covered
 
 
 def _candidates(label: Label) -> list[Box]:

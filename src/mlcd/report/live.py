@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 _BAR = 20
-_LEAST_BAR = 5
+LEAST_BAR = 5
 _LEAST_WHAT = 24
 MOST_DETAIL = 600
 """Characters of an explanation: about six lines."""
@@ -59,7 +59,7 @@ class RunningStatus:
                 break
         what = self.what if len(self.what) <= room else self.what[: max(0, room - 3)] + "..."
         bar = min(_BAR, room - len(what) - 2)
-        if self.fraction is not None and bar >= _LEAST_BAR:
+        if self.fraction is not None and bar >= LEAST_BAR:
             full, empty = ("#", ".") if plain else ("█", "░")
             marks = round(self.fraction * bar)
             what = f"{what}  {full * marks}{empty * (bar - marks)}"

@@ -1,110 +1,212 @@
-"""Money over trials: spent, reserved for the training, and the cap, as stacked steps."""
+"""Money over time: spent, reserved for what must still be paid, free, and the limit. For runs of every kind."""
 
-from mlcd.report.frame import axes, empty, left_margin, legend, origin_mark
-from mlcd.report.labels import Box, text_width
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from mlcd.report.clock_axis import ClockAxis, clock_axis, end_of
+from mlcd.report.frame import empty, left_margin, legend, origin_mark
+from mlcd.report.labels import Box
+from mlcd.report.picture import Picture, PictureTable, table_of
+from mlcd.report.step_words import outcome_text, place_text, role_text
 from mlcd.report.svg import Drawing
 from mlcd.report.thinning import drawn_text, thinned
-from mlcd.report.ticks import Scale, Tick, money_ticks
-from mlcd.report.wording import plural
-from mlcd.run.run import SearchRun
+from mlcd.report.ticks import Scale, money_ticks
+from mlcd.run.findings import AccountStep, Receipt
+from mlcd.run.kind import Kind
+from mlcd.run.run import AnyRun
+from mlcd.run.step import Role, Step
+from mlcd.trial.epoch import FailedEpoch
 from mlcd.trial.trial import Failure
+from mlcd.units import ZERO, Usd, format_seconds
 
-_FAR_CAP_FACTOR = 4.0  # a cap this many times above the spending would flatten the picture
+_FAR_CAP_FACTOR = 4.0  # a limit this many times above the spending would flatten the picture
+_CSS = {Role.TRIAL: "spent", Role.EPOCH: "spent", Role.TRAINING: "run", Role.VERIFICATION: "run"}
+_NAMES = {
+    Kind.TRAIN: ("spent on trials", "training"),
+    Kind.SERVE: ("spent on load tests", "verification"),
+    Kind.SERVERLESS: ("spent on epochs", ""),
+}
 
 
-def money_picture(record: SearchRun, width: float) -> str:
-    """The SVG: one step per trial, then the training itself. A long run is thinned."""
-    height = 340.0
-    paid, cap = record.train_findings.receipt, record.problem.goal.budget
-    predicted = " (predicted)" if paid.run_is_predicted else ""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Point:
+    """The account when a step had ended: `spent` with it, `before` without it."""
+
+    step: Step
+    seconds: float
+    before: Usd
+    spent: Usd
+    reserved: Usd
+    best: str
+
+
+def money(record: AnyRun) -> Picture:
+    """Money over time. A long run is thinned, in the table too."""
+    points = _points(record)
+    drawn = thinned(points)
+    table = _table(record, drawn, len(points))
+    return Picture(
+        name="money",
+        title="The money",
+        description="What was spent, and what was reserved so that the run could still be finished: both together never"
+        " pass the limit. What is between them and the limit is free for more trials.",
+        table=table,
+        draw=partial(_svg, record, drawn, table),
+    )
+
+
+def _points(record: AnyRun) -> list[_Point]:
+    found = record.findings.train if record.findings else None
+    account: dict[int, AccountStep] = {step.trial: step for step in found.account} if found else {}
+    spent, points = ZERO, []
+    ended = sorted(record.ended, key=lambda step: (end_of(step), step.number))
+    for at, step in enumerate(ended):
+        before, spent = spent, spent + (step.outcome.usd if step.outcome else ZERO)
+        entry = account.get(step.number)
+        follows = ended[at + 1] if at + 1 < len(ended) else None
+        reserved = entry.reserved if entry else ZERO
+        if step.role is not Role.TRIAL and follows is not None and follows.role is not Role.EPOCH:
+            reserved = follows.authorised_usd
+        best = str(entry.incumbent.config) if entry and entry.incumbent else ""
+        points.append(_Point(step=step, seconds=end_of(step), before=before, spent=spent, reserved=reserved, best=best))
+    return points
+
+
+def _table(record: AnyRun, points: Sequence[_Point], count: int) -> PictureTable:
+    cap = record.problem.goal.budget
+    rows = [
+        [
+            str(p.step.number),
+            f"{role_text(p.step)} of {place_text(p.step)}",
+            outcome_text(record, p.step),
+            format_seconds(p.seconds),
+            str(p.spent - p.before),
+            str(p.spent),
+            str(p.reserved),
+            "" if cap is None else str(cap - p.spent - p.reserved),
+            p.best,
+        ]
+        for p in points
+    ]
+    for step in record.in_flight:
+        what = f"{role_text(step)} of {place_text(step)}"
+        most = f"at most {step.authorised_usd}"
+        rows.append([str(step.number), what, "running", format_seconds(step.started_seconds), most, "", "", "", ""])
+    paid = _predicted(record)
+    if paid is not None and paid.run_usd is not None:
+        text = f"{paid.run_usd} predicted"
+        rows.append(["", "the run to come", "not started", "", text, f"{paid.total_usd} in all", "", "", ""])
+    heads = ">step|what|outcome|>ended after|>cost|>spent|>reserved|>free|best so far"
+    return table_of(heads, rows, note=drawn_text(len(points), count, "steps"))
+
+
+def _predicted(record: AnyRun) -> Receipt | None:
+    """The receipt, if the training is still to come."""
+    found = record.findings.train if record.findings else None
+    paid = found.receipt if found else None
+    return paid if paid is not None and paid.run_is_predicted and paid.run_usd is not None else None
+
+
+def _svg(record: AnyRun, points: Sequence[_Point], table: PictureTable, width: float) -> str:
+    height = 360.0
+    cap, total = record.problem.goal.budget, record.spent
     drawing = Drawing(
-        key=f"money-{width:.0f}",
         width=width,
         height=height,
-        title="Money spent and reserved after each trial",
-        description=f"The search took {paid.search_usd}"
-        + (f", the training {paid.run_usd}{predicted}" if paid.run_usd is not None else "")
-        + (f"; the cap is {cap}." if cap is not None else "; there is no cap."),
+        title="Money spent and reserved over time",
+        description=f"{total} spent" + (f" of {cap}." if cap is not None else "; there is no limit."),
     )
-    steps = record.train_findings.account
-    if not steps:
-        empty(drawing, width, height, "No trial was run.")
+    if not points and not record.in_flight:
+        empty(drawing, width, height, "Nothing was paid.")
         return drawing.render()
-    items: list[tuple[str, str, int | str]] = [("spent on trials", "spent", "box")]
-    if any(step.reserved.micros for step in steps):
-        items.append(("reserved for the training", "kept", "box"))
-    if paid.run_usd is not None:
-        items.append(
-            ("training, predicted", "run-predicted", "box")
-            if paid.run_is_predicted
-            else (f"training{', failed' * paid.run_failed}", "run", "box")
-        )
-    if paid.earlier:
-        items.append(("restarted training", "muted", "box"))
-    highest = max(*((step.spent + step.reserved).dollars for step in steps), paid.total_usd.dollars, 1e-6)
+    paid = _predicted(record)
+    last = points[-1].seconds if points else 0.0
+    ends = [last, *(end_of(step) for step in record.in_flight)]
+    tops = [(p.spent + p.reserved).dollars for p in points]
+    tops += [(total + sum((s.authorised_usd for s in record.in_flight), ZERO)).dollars, 1e-6]
+    if paid is not None and paid.run_seconds is not None:
+        ends.append(last + paid.run_seconds)
+        tops.append(paid.total_usd.dollars)
+    highest = max(tops)
     far = cap is not None and cap.dollars > _FAR_CAP_FACTOR * highest
-    if cap is not None:
-        items.append((f"cap {cap}{', far above' if far else ''}", "limit", "line"))
-        highest = highest if far else max(highest, cap.dollars)
-    if record.history.failures:
-        items.append(("failed trial", "x-other", "cross"))
-    top = legend(drawing, items, width) + 24
-    up = Scale(low=0.0, high=highest * 1.06, start=height - 48, end=top)
+    if cap is not None and not far:
+        highest = max(highest, cap.dollars)
+    top = legend(drawing, _items(record, points, far=far), width) + 24
+    up = Scale(low=0.0, high=highest * 1.08, start=height - 52, end=top)
     ticks = money_ticks(up, 6)
-    plot = Box(left_margin(ticks), top, width - 12, height - 48)
-    _steps(drawing, record, plot, up, ticks)
+    plot = Box(left_margin(ticks), top, width - 16, height - 52)
+    axis = clock_axis(record, max(ends), plot.left, plot.right)
+    axis.draw(drawing, plot, up=(up, ticks, "US dollars"))
+    _areas(drawing, points, axis, up)
+    _to_come(drawing, record, table, points, (axis, up))
+    axis.draw_gap(drawing, plot)
     if cap is not None and not far:
         drawing.line([(plot.left, up(cap.dollars)), (plot.right, up(cap.dollars))], "limit")
-    drawn = len(thinned(steps))
-    origin_mark(drawing, record, height, left_out=drawn_text(drawn, len(steps), "trials"))
+    left = plot.left
+    for at, point in enumerate(points):
+        right = axis(point.seconds)
+        drawing.rect(Box(left, plot.top, max(right, left + 1), plot.bottom), "touch", table.hover(at))
+        if isinstance(point.step.outcome, Failure | FailedEpoch):
+            drawing.cross(right, plot.top - 9, "x-other", table.hover(at), radius=3.5)
+        left = right
+    origin_mark(drawing, record, height, left_out=table.note)
     return drawing.render()
 
 
-def _steps(drawing: Drawing, record: SearchRun, plot: Box, up: Scale, up_ticks: tuple[Tick, ...]) -> None:
-    paid = record.train_findings.receipt
-    pairs = thinned(list(zip(record.train_findings.account, record.trials, strict=True)))
-    steps = [step for step, _ in pairs]
-    runs = paid.run_usd is not None or bool(paid.earlier)
-    bands = len(steps) + (1.6 if runs else 0)
-    across = Scale(low=0.0, high=bands, start=plot.left, end=plot.right)
-    each = (plot.right - plot.left) / bands
-    every = max(1, round(text_width(str(len(steps)), 11) * 1.7 / each + 0.5)) if steps else 1
-    ticks = [(at + 0.5, str(step.trial)) for at, step in enumerate(steps) if at % every == 0]
-    if runs:
-        ticks.append((len(steps) + 0.8, "training" if each > 34 else "run"))
-    axes(drawing, plot, across=(across, (), "trial"), up=(up, up_ticks, "USD"))
-    base = up(0.0)
-    spent, kept = [(plot.left, base)], [(plot.left, base)]
-    for at, step in enumerate(steps):
-        left, right = across(at), across(at + 1)
-        y, z = up(step.spent.dollars), up((step.spent + step.reserved).dollars)
-        spent += [(left, y), (right, y)]
-        kept += [(left, z), (right, z)]
-    end = across(len(steps))
-    drawing.area([*kept, (end, base)], "kept")
-    if runs:
-        end, spent = plot.right, [*spent, (plot.right, spent[-1][1])]
-    drawing.area([*spent, (end, base)], "spent")
-    if paid.run_usd is not None:
-        base_usd = paid.sunk_usd
-        css = "run-predicted" if paid.run_is_predicted else "run"
-        words = "is predicted to cost" if paid.run_is_predicted else "failed, at" if paid.run_failed else "took"
-        title = f"The training {words} {paid.run_usd}: {paid.total_usd} in all"
-        left, low, high = across(len(steps)), up(base_usd.dollars), up(paid.total_usd.dollars)
-        drawing.rect(Box(left, high, plot.right, low), css, title)
-    if paid.earlier:
-        left, low, high = across(len(steps)), up(paid.search_usd.dollars), up(paid.sunk_usd.dollars)
-        title = f"{plural(len(paid.earlier), 'restarted training')}: {paid.sunk_usd - paid.search_usd}"
-        drawing.rect(Box(left, high, plot.right, low), "muted", title)
-    cap = record.problem.goal.budget
-    for at, (step, row) in enumerate(pairs):
-        free = "" if cap is None else f", free {cap - step.spent - step.reserved}"
-        best = f"\nbest so far: {step.incumbent.config}" if step.incumbent else "\nnothing measured fits yet"
-        title = f"After trial {step.trial} ({row.trial.config}, {row.trial.usd}):\nspent {step.spent}"
-        title += f", reserved {step.reserved}{free}{best}"
-        drawing.rect(Box(across(at), plot.top, across(at + 1), base), "touch", title)
-        if isinstance(row.trial, Failure):
-            drawing.cross(
-                across(at + 0.5), plot.top - 9, "x-other", f"Trial {row.number}: {row.trial.kind}", radius=3.5
-            )
-    axes(drawing, plot, across=(across, ticks, ""), up=(up, (), ""))
+def _items(record: AnyRun, points: Sequence[_Point], *, far: bool) -> list[tuple[str, str, int | str]]:
+    searching, running = _NAMES[record.kind]
+    items: list[tuple[str, str, int | str]] = [(searching, "spent", "box")]
+    if any(_CSS[point.step.role] == "run" for point in points):
+        items.append((running, "run", "box"))
+    if any(point.reserved.micros for point in points):
+        items.append(("reserved", "kept", "box"))
+    if record.in_flight:
+        items.append(("running: at most", "open", "box"))
+    if _predicted(record) is not None:
+        items.append(("training to come, predicted", "run-predicted", "box"))
+    if (cap := record.problem.goal.budget) is not None:
+        items.append((f"limit {cap}{', far above' if far else ''}", "limit", "line"))
+    if any(isinstance(point.step.outcome, Failure | FailedEpoch) for point in points):
+        items.append(("failed", "x-other", "cross"))
+    return items
+
+
+def _areas(drawing: Drawing, points: Sequence[_Point], axis: ClockAxis, up: Scale) -> None:
+    """The reserve on top of what was spent; then what was spent, in the colour of what it was spent on."""
+    if not points:
+        return
+    base, start = up(0.0), axis(points[0].step.started_seconds)
+    tops = [(axis(point.seconds), up((point.spent + point.reserved).dollars)) for point in points]
+    outline = [(start, base), *tops]
+    drawing.area([*outline, (outline[-1][0], base)], "kept")
+    part: list[tuple[float, float]] = [(start, up(points[0].before.dollars))]
+    for at, point in enumerate(points):
+        css = _CSS[point.step.role]
+        part.append((axis(point.seconds), up(point.spent.dollars)))
+        if at + 1 == len(points) or _CSS[points[at + 1].step.role] != css:
+            drawing.area([(part[0][0], base), *part, (part[-1][0], base)], css)
+            part = [part[-1]]
+
+
+def _to_come(
+    drawing: Drawing,
+    record: AnyRun,
+    table: PictureTable,
+    ended: Sequence[_Point],
+    scales: tuple[ClockAxis, Scale],
+) -> None:
+    """Steps in flight at their most, and a training that has not begun."""
+    (axis, up), paid, at = scales, _predicted(record), len(ended)
+    last = ended[-1].seconds if ended else 0.0
+    spent = record.spent
+    for step in record.in_flight:
+        left, right = axis(step.started_seconds), axis(end_of(step))
+        upper = spent + step.authorised_usd
+        drawing.rect(Box(left, up(upper.dollars), max(right, left + 2), up(spent.dollars)), "open", table.hover(at))
+        spent, at = upper, at + 1
+    if paid is not None and paid.run_seconds is not None:
+        x, y = axis(last + 1e-6), up(record.spent.dollars)
+        right, top = axis(last + paid.run_seconds), up(paid.total_usd.dollars)
+        corners = [(x, up(0.0)), (x, y), (right, top), (right, up(0.0))]
+        drawing.area(corners, "run-predicted", table.hover(at))

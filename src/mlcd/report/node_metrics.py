@@ -8,34 +8,59 @@ from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import Measurement
 
 _NOUN = "steps with node metrics"
-_HEADS = ("CPU", "received", "sent")
+_HEADS = ("CPU", "received", "sent", "GPU", "GPU memory")
 
 
 def metrics_text(record: SearchRun) -> list[Item]:
-    """A table with a row for each trial and training that has node metrics; empty if none has."""
+    """A table with a row for each trial and training that has node metrics, and the share of the peak that is used.
+
+    Empty if nothing is known.
+    """
     found = _found(record)
+    flops = flops_text(record)
+    share: list[Item] = [Line(flops, is_wrapped=True)] if flops else []
     if not found:
-        return []
-    rows = [[f"Per node, by {_sources(found)}", *_HEADS]]
-    rows += [[f"  {label}", *_cells(metrics)] for label, metrics in ends(found, MOST_LINES)]
-    items: list[Item] = [Rows(rows=rows, align="<>>>")]
+        return share
+    heads = _known_heads(found)
+    rows = [[f"Per node, by {_sources(found)}", *heads]]
+    rows += [[f"  {label}", *(_cells(metrics)[head] for head in heads)] for label, metrics in ends(found, MOST_LINES)]
+    items: list[Item] = [Rows(rows=rows, align=f"<{'>' * len(heads)}")]
     if text := left_out_text(len(found), MOST_LINES, _NOUN, record.run_id):
         items.append(Line(f"  {text}", is_wrapped=True))
-    return items
+    return [*items, *share]
+
+
+def flops_text(record: SearchRun) -> str:
+    """How much of the machines' peak the choice's trial reached; "" where the model is not described."""
+    choice = record.choice
+    if choice is None or choice.config not in record.problem.space:
+        return ""
+    speeds = [trial.samples_per_second for trial in record.history.measured if trial.config == choice.config]
+    share = record.problem.flops_share(choice.config, speeds[-1]) if speeds else None
+    return "" if share is None else f"Model FLOPs utilisation of the choice: {share:.1%} of the peak by data sheets"
 
 
 def metrics_table(record: SearchRun) -> Table:
     """The same as a section of a page; without rows if nothing has node metrics."""
     found = _found(record)
+    heads = _known_heads(found)
     rows = [
-        TableRow(cells=[Cell.head(PagePart(label)), *(Cell.of(text, "n", head) for head, text in _labelled(metrics))])
+        TableRow(cells=[Cell.head(PagePart(label)), *(Cell.of(_cells(metrics)[head], "n", head) for head in heads)])
         for label, metrics in ends(found, MOST_ROWS)
     ]
     text = left_out_text(len(found), MOST_ROWS, _NOUN, record.run_id)
     return Table(
         title="What the cloud measured on the nodes",
-        note=f"Means per node by {_sources(found)}, as far as it had reported when the nodes were released.",
-        columns=[Column("Step"), *(Column(head[:1].upper() + head[1:], True) for head in _HEADS)],
+        note=" ".join(
+            filter(
+                None,
+                (
+                    f"Means per node by {_sources(found)}, as far as it had reported when the nodes were released.",
+                    flops_text(record),
+                ),
+            )
+        ),
+        columns=[Column("Step"), *(Column(head[:1].upper() + head[1:], True) for head in heads)],
         rows=rows,
         stacks=True,
         after=[text] if text else [],
@@ -67,10 +92,18 @@ def _sources(found: list[tuple[str, NodeMetrics]]) -> str:
     return ", ".join(sorted({metrics.source for _, metrics in found}))
 
 
-def _cells(metrics: NodeMetrics) -> list[str]:
-    cpu = "-" if metrics.cpu_percent is None else f"{metrics.cpu_percent:.0f}%"
-    return [cpu, *("-" if n is None else bytes_text(n) for n in (metrics.received_bytes, metrics.sent_bytes))]
+def _cells(metrics: NodeMetrics) -> dict[str, str]:
+    """The text of each column, `-` for what is not known."""
+    percents = {"CPU": metrics.cpu_percent, "GPU": metrics.gpu_percent}
+    sizes = {"received": metrics.received_bytes, "sent": metrics.sent_bytes}
+    gib = metrics.gpu_memory_gib
+    return {
+        **{head: "-" if value is None else f"{value:.0f}%" for head, value in percents.items()},
+        **{head: "-" if value is None else bytes_text(value) for head, value in sizes.items()},
+        "GPU memory": "-" if gib is None else f"{gib:.1f} GiB",
+    }
 
 
-def _labelled(metrics: NodeMetrics) -> list[tuple[str, str]]:
-    return list(zip(_HEADS, _cells(metrics), strict=True))
+def _known_heads(found: list[tuple[str, NodeMetrics]]) -> tuple[str, ...]:
+    """The columns of which something is known."""
+    return tuple(head for head in _HEADS if any(_cells(metrics)[head] != "-" for _, metrics in found))

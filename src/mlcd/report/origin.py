@@ -2,7 +2,7 @@
 
 from mlcd.report.text import Item, Line, Style
 from mlcd.run.kind import Kind
-from mlcd.run.run import EpochRun, SearchRun
+from mlcd.run.run import AnyRun
 
 NOMINAL = "NOMINAL"
 ON_THIS_MACHINE = ("local", "minicloud")
@@ -10,22 +10,22 @@ ON_THIS_MACHINE = ("local", "minicloud")
 LOCAL_FUNCTIONS = "functions ran on this machine: prices are those of the table, and nobody is charged."
 
 
-def is_replayed(record: SearchRun) -> bool:
+def is_replayed(record: AnyRun) -> bool:
     """Whether the run replays a measured table; the whole job is then one sample."""
     return record.cloud.startswith("replay/")
 
 
-def origin_word(record: SearchRun) -> str:
+def origin_word(record: AnyRun) -> str:
     """`SIMULATED`, `REPLAYED`, or "" if machines were rented."""
     return origin(record)[0]
 
 
-def origin_text(record: SearchRun) -> str:
+def origin_text(record: AnyRun) -> str:
     """What the word means for this run; "" without a word."""
     return origin(record)[1]
 
 
-def origin(record: SearchRun | EpochRun) -> tuple[str, str]:
+def origin(record: AnyRun) -> tuple[str, str]:
     """(word, sentence) if time or money is not real; both empty otherwise."""
     if record.cloud.startswith("replay/"):
         table = record.cloud.removeprefix("replay/")
@@ -53,6 +53,6 @@ def origin_lines(banner: tuple[str, str]) -> list[Item]:
     return [Line(f"{word}: {sentence}", Style.NOTE, is_wrapped=True)] if word else []
 
 
-def prices_text(record: SearchRun) -> str:
+def prices_text(record: AnyRun) -> str:
     """Where the prices come from."""
     return "prices of the measured table" if is_replayed(record) else f"prices of {record.catalog_date}"

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from mlcd.report.frame import axes, empty, left_margin, legend, origin_mark
+from mlcd.report.frame import axes, left_margin, legend, origin_mark
 from mlcd.report.labels import Box
-from mlcd.report.svg import SERIES, Drawing
-from mlcd.report.thinning import MOST_LABELS, drawn_text
+from mlcd.report.palette import SERIES
+from mlcd.report.picture import Picture, PictureTable, table_of
+from mlcd.report.svg import Drawing
+from mlcd.report.thinning import MOST_LABELS, MOST_MARKS, drawn_text, thinned
 from mlcd.report.ticks import fitted_scale, number_ticks
 from mlcd.report.wording import plural, speed_text
 from mlcd.run.run import SearchRun
@@ -20,6 +23,7 @@ TOKENS_PICTURE, RATES_PICTURE = "tokens", "rates"
 class _Axes:
     """What is drawn against what: the time across in seconds, and what is above."""
 
+    heading: str
     title: str
     across: str
     up: str
@@ -30,6 +34,7 @@ class _Axes:
 
 _PICTURES: Mapping[str, _Axes] = {
     TOKENS_PICTURE: _Axes(
+        heading="Tokens against the first token",
         title="Output tokens per second against time to first token",
         across="time to first token p95, ms",
         up="output tokens per second",
@@ -38,6 +43,7 @@ _PICTURES: Mapping[str, _Axes] = {
         metric="ttft",
     ),
     RATES_PICTURE: _Axes(
+        heading="Rate against latency",
         title="Requests per second against the whole request",
         across="whole request p95, ms",
         up="requests per second",
@@ -48,38 +54,77 @@ _PICTURES: Mapping[str, _Axes] = {
 }
 
 
-def has_paces(record: SearchRun, kind: str = TOKENS_PICTURE) -> bool:
-    """Whether a load test of the run has paces to draw in this picture; older runs lack some of the figures."""
-    return bool(_curves(record, _PICTURES[kind]))
+def tokens(record: SearchRun) -> Picture | None:
+    """Output tokens against the first token; None where no load test has paces."""
+    return _picture(record, TOKENS_PICTURE)
 
 
-def pace_picture(record: SearchRun, kind: str, width: float) -> str:
-    """The SVG: a line for each configuration through its paces; hollow where a limit was broken. Up and left is better.
+def rates(record: SearchRun) -> Picture | None:
+    """Requests against the whole request; None where no load test has paces, or a version that did not store them."""
+    return _picture(record, RATES_PICTURE)
 
-    Raises KeyError for an unknown kind.
-    """
-    shown = _PICTURES[kind]
-    height = 420.0 if width > 560 else 380.0
+
+def _picture(record: SearchRun, name: str) -> Picture | None:
+    shown = _PICTURES[name]
     every = _curves(record, shown)
+    if not every:
+        return None
     choice = record.serve_findings.choice
     chosen = str(choice.config) if choice is not None else ""
     names = sorted(every, key=lambda name: (name != chosen, -max(shown.value(point) for point in every[name])))
-    curves = {name: every[name] for name in names[:MOST_LABELS]}
+    each = max(2, MOST_MARKS // min(len(names), MOST_LABELS))
+    curves = {name: thinned(every[name], each) for name in names[:MOST_LABELS]}
+    table = _table(curves, chosen, drawn_text(len(curves), len(every), "configurations"))
+    return Picture(
+        name=name,
+        title=shown.heading,
+        description="Each line is a configuration with more and more requests in flight; up and to the left is better."
+        " Hollow marks broke a limit.",
+        table=table,
+        draw=partial(_svg, record, shown, curves, table),
+    )
+
+
+def _table(curves: Mapping[str, Sequence[TokenPoint]], chosen: str, note: str) -> PictureTable:
+    rows = [
+        [
+            f"{name}, chosen" if name == chosen else name,
+            f"{point.concurrency:.0f}",
+            speed_text(point.output_tokens_per_second),
+            speed_text(point.requests_per_second),
+            latency_text(point.ttft_p95),
+            latency_text(point.tpot_p95),
+            latency_text(point.e2e_p95),
+            "kept" if point.kept else "broken",
+        ]
+        for name, points in curves.items()
+        for point in points
+    ]
+    heads = "configuration|>in flight|>output tokens/s|>requests/s|>ttft p95|>tpot p95|>whole request p95|limits"
+    return table_of(heads, rows, note=note)
+
+
+def _svg(
+    record: SearchRun, shown: _Axes, curves: Mapping[str, Sequence[TokenPoint]], table: PictureTable, width: float
+) -> str:
+    """A line for each configuration through its paces; hollow where a limit was broken."""
+    height = 420.0 if width > 560 else 380.0
+    choice = record.serve_findings.choice
+    chosen = str(choice.config) if choice is not None else ""
     drawing = Drawing(
-        key=f"{kind}-{width:.0f}",
         width=width,
         height=height,
         title=shown.title,
-        description=f"{plural(len(every), 'configuration')} at several paces each",
+        description=f"{plural(len(curves), 'configuration')} at several paces each",
     )
-    if not curves:
-        empty(drawing, width, height, "No load test measured several paces.")
-        return drawing.render()
     limit = next((x for x in record.problem.goal.token_limits if x.metric == shown.metric), None)
     items: list[tuple[str, str, int | str]] = [
         (f"chosen: {name}" if name == chosen else name, f"mark f-{_css(at)}", at % SERIES)
         for at, name in enumerate(curves)
+        if at < SERIES
     ]
+    if len(curves) > SERIES:
+        items.append((f"{len(curves) - SERIES} more", "mark f-other", 0))
     items.append(("a limit was broken", "hollow", 0))
     if limit is not None:
         items.append((f"{limit.name.replace('_', ' ')} limit of {latency_text(limit.seconds)}", "limit", "line"))
@@ -102,16 +147,18 @@ def pace_picture(record: SearchRun, kind: str, width: float) -> str:
     if limit is not None and (x := across(limit.seconds * 1000)) < plot.right:
         drawing.rect(Box(x, plot.top, plot.right, plot.bottom), "shade")
         drawing.line([(x, plot.top), (x, plot.bottom)], "limit")
+    row = 0
     for at, (name, of) in enumerate(curves.items()):
         places = [(across(shown.seconds(point) * 1000), up(shown.value(point))) for point in of]
         if len(places) > 1:
             drawing.line(places, f"l-{_css(at)}" if name == chosen else f"w-{_css(at)}")
         for point, (x, y) in zip(of, places, strict=True):
             if point.kept:
-                drawing.mark(at % SERIES, x, y, f"mark f-{_css(at)}", _title(name, point))
+                drawing.mark(at if at < SERIES else 0, x, y, f"mark f-{_css(at)}", table.hover(row))
             else:
-                drawing.circle(x, y, 4, "hollow", _title(name, point))
-    origin_mark(drawing, record, height, left_out=drawn_text(len(curves), len(every), "configurations"))
+                drawing.circle(x, y, 4, "hollow", table.hover(row))
+            row += 1
+    origin_mark(drawing, record, height, left_out=table.note)
     return drawing.render()
 
 
@@ -125,14 +172,6 @@ def _curves(record: SearchRun, shown: _Axes) -> dict[str, Sequence[TokenPoint]]:
             if points:
                 found[str(trial.config)] = sorted(points, key=lambda point: point.concurrency)
     return found
-
-
-def _title(name: str, point: TokenPoint) -> str:
-    return (
-        f"{name}\n{point.concurrency:.0f} in flight: {speed_text(point.output_tokens_per_second)} output tokens/s\n"
-        f"ttft p95 {latency_text(point.ttft_p95)}, tpot p95 {latency_text(point.tpot_p95)}"
-        + ("" if point.kept else "; a limit was broken")
-    )
 
 
 def _css(at: int) -> str:

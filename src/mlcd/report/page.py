@@ -6,6 +6,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
+from mlcd.report.palette import page_style
 from mlcd.untrusted import printable
 
 if TYPE_CHECKING:
@@ -123,16 +124,33 @@ def plain_table(title: str, heads: str, rows: Sequence[Sequence[str | Cell]], *,
     return Table(title=title, columns=columns, rows=made, after=after, stacks=stacks)
 
 
-def render(template: str, page: Page, **values: object) -> str:
-    """The whole page: no script, nothing loaded from elsewhere, every value escaped except pictures.
+def render(template: str, page: Page, *, whole: bool = True, **values: object) -> str:
+    """The page: no script, nothing loaded from elsewhere, every value escaped except pictures.
+
+    whole  False: without head and body, to be shown inside another page
 
     Raises jinja2.UndefinedError if the template needs a value that is missing.
     """
-    return _environment().get_template(template).render(page=page, **values) + "\n"
+    text = environment().get_template(template).render(page=page, whole=whole, **values)
+    return text.strip() + "\n"
+
+
+def picture_style() -> str:
+    """The style of pictures, and of tables that a narrow screen stacks, below an element of class `mlcd`."""
+    return page_style() + _css("tables.css")
+
+
+def stylesheet() -> str:
+    """The style of everything below an element of class `mlcd`: colours, pictures, and the parts of a page."""
+    return page_style() + _css("report.css") + _css("tables.css")
+
+
+def _css(name: str) -> str:
+    return (files("mlcd.report") / "templates" / name).read_text(encoding="utf-8")
 
 
 def drawn(svg: str) -> "Markup":
-    """A picture from report.svg, marked as safe for templates. Nothing else may be marked as safe."""
+    """A picture from report.svg, or the style, marked as safe for templates. Nothing else may be marked as safe."""
     from markupsafe import Markup  # noqa: PLC0415 - only a page needs it
 
     return Markup(svg)  # noqa: S704 - Drawing escapes all text that it is given
@@ -148,11 +166,12 @@ def _without_controls(value: object) -> object:
 
 
 @cache
-def _environment() -> "Environment":
+def environment() -> "Environment":
+    """The templates of this package: autoescape is on, and what is missing is an error."""
     from jinja2 import Environment, FunctionLoader, StrictUndefined  # noqa: PLC0415 - only a page needs it
 
     folder = files("mlcd.report") / "templates"
-    return Environment(
+    made = Environment(
         loader=FunctionLoader(lambda name: (folder / name).read_text(encoding="utf-8")),
         autoescape=True,
         undefined=StrictUndefined,
@@ -160,3 +179,5 @@ def _environment() -> "Environment":
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    made.globals.update(drawn=drawn, stylesheet=drawn(stylesheet()))
+    return made

@@ -1,49 +1,42 @@
-"""The pictures of a run, by name."""
+"""The pictures of a run of any kind, in the order in which a page shows them: one row for each picture and kind."""
 
-from enum import StrEnum
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from mlcd.report.batches import batches_picture, repriced_picture
-from mlcd.report.money_picture import money_picture
-from mlcd.report.page import WIDE
-from mlcd.report.speed_picture import speed_picture
-from mlcd.report.tradeoff_picture import tradeoff_picture
-from mlcd.run.run import SearchRun
+from mlcd.errors import BadInput, nearest
+from mlcd.report.batches import batches, repriced
+from mlcd.report.day_picture import day
+from mlcd.report.map_picture import deployments, fleets
+from mlcd.report.money_picture import money
+from mlcd.report.operator_picture import operators
+from mlcd.report.pace_picture import rates, tokens
+from mlcd.report.picture import Maker, Picture
+from mlcd.report.serverless_picture import epochs
+from mlcd.report.serving_picture import latency
+from mlcd.report.speed_picture import speed
+from mlcd.report.timeline_picture import timeline
+from mlcd.report.tradeoff_picture import tradeoff
+from mlcd.run.kind import Kind
+from mlcd.run.run import Run
 
-
-class PictureKind(StrEnum):
-    """What a picture shows."""
-
-    SPEED = "speed"
-    MONEY = "money"
-    TRADEOFF = "tradeoff"
-    BATCHES = "batches"
-    """For a run whose batch was chosen: time against cost at its own prices, one curve per batch."""
-    REPRICED = "batches-repriced"
-    """The same under the other price policy."""
-
-    @property
-    def is_of_batches(self) -> bool:
-        """Whether only runs whose batch was chosen have it."""
-        return self in (PictureKind.BATCHES, PictureKind.REPRICED)
-
-
-def kinds_of(record: SearchRun) -> tuple[PictureKind, ...]:
-    """The pictures that make sense for this run, most informative first."""
-    if record.problem.batching is None:
-        return tuple(kind for kind in PictureKind if not kind.is_of_batches)
-    return tuple(sorted(PictureKind, key=lambda kind: not kind.is_of_batches))
+MAKERS: Mapping[Kind, tuple[Maker, ...]] = {
+    Kind.TRAIN: (batches, repriced, speed, deployments, tradeoff, money, timeline),
+    Kind.SERVE: (latency, tokens, rates, deployments, operators, day, money, timeline),
+    Kind.SERVERLESS: (epochs, fleets, money, timeline),
+}
 
 
-def picture(record: SearchRun, kind: PictureKind | str = PictureKind.SPEED, *, width: float = WIDE) -> str:
-    """One self-contained SVG, `width` units wide, scaled to its container; light or dark by the reader's setting.
+def pictures_of(run: Run[Any]) -> tuple[Picture, ...]:
+    """The pictures of a run with findings (`mlcd.findings.shown`), most informative first; never none."""
+    made = (make(run) for make in MAKERS[run.kind])
+    return tuple(picture for picture in made if picture is not None)
 
-    Raises ValueError for an unknown kind.
-    """
-    draw = {
-        PictureKind.SPEED: speed_picture,
-        PictureKind.MONEY: money_picture,
-        PictureKind.TRADEOFF: tradeoff_picture,
-        PictureKind.BATCHES: batches_picture,
-        PictureKind.REPRICED: repriced_picture,
-    }[PictureKind(kind)]
-    return draw(record, width)
+
+def picture_among(pictures: Sequence[Picture], name: str, *, where: str) -> Picture:
+    """The one with this name. Raises BadInput with the names that there are, after `where`, such as `RUN has`."""
+    found = {picture.name: picture for picture in pictures}
+    if name in found:
+        return found[name]
+    near = nearest(name, list(found))
+    hint = f"; did you mean {near!r}?" if near else ""
+    raise BadInput(f"{where} no picture {name!r}; allowed: {', '.join(found)}{hint}")

@@ -3,19 +3,19 @@
 from typing import TextIO
 
 from mlcd.events import Event, RunProgress, SearchEnded, StepEnded, StepStarted
-from mlcd.goal import Objective
 from mlcd.problem import Problem
-from mlcd.report.live import LiveLine, Pace, RunningStatus
+from mlcd.report.live import LEAST_BAR, LiveLine, Pace, RunningStatus
 from mlcd.report.text import Style
 from mlcd.report.wording import sentence, short_seconds, speed_text, watch_text
+from mlcd.report.worth import worth
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import EXACT, Z95
 from mlcd.run.money import Money
 from mlcd.run.step import Role
 from mlcd.space import Config
-from mlcd.trial.plan import Plan, tie
+from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Failure, Measurement
-from mlcd.units import ZERO, Usd, format_seconds
+from mlcd.units import Usd, format_seconds
 
 _CONFIG, _SPEED, _MONEY, _TIME, _BEST, _BAR = 20, 16, 8, 9, 20, 20
 _FREE = "free: neither spent, committed to running trials, nor reserved for training on the best so far"
@@ -178,8 +178,16 @@ class ProgressLines(LiveLine):
             knows_before = self._has_ended or (row.number == 1 and not self._has_reserve)  # not after a resume
             before = self._incumbent if knows_before else event.incumbent
             rival = None if event.incumbent is None else self._trials.get(event.incumbent.config)
-            worth = _worth(self._problem, trial, before, event.incumbent, rival, money=event.money)
-            self.wrapped(f"      {row.reason}; {worth}" if row.reason else f"      {worth}", Style.DIM)
+            text = worth(
+                self._problem,
+                trial,
+                before,
+                event.incumbent,
+                rival,
+                spent=event.money.spent,
+                elapsed_seconds=event.money.elapsed_seconds,
+            )
+            self.wrapped(f"      {row.reason}; {text}" if row.reason else f"      {text}", Style.DIM)
         self._incumbent, self._has_ended = event.incumbent, True
 
     def _continued(self, event: StepEnded) -> None:
@@ -202,7 +210,7 @@ class ProgressLines(LiveLine):
             return
         plan = event.choice
         if event.is_done:
-            self.line((f"Chosen: {plan.config}", Style.HEADING), ", which has left nothing to train")
+            self.line((f"Chosen: {plan.config}", Style.HEADING), ", whose trial did all of the work")
             return
         expected = f", {format_seconds(plan.seconds)} and {plan.usd} expected"
         if plan.worst_seconds > plan.seconds * (1 + EXACT):
@@ -234,7 +242,8 @@ class ProgressLines(LiveLine):
         tail = f" {fraction:>4.0%}  {money.spent} spent{left}, {short_seconds(money.elapsed_seconds)} in all"
         bar = min(_BAR, max(0, self.width - 1 - len(head) - len(tail)))
         done = round(fraction * bar)
-        self.wrapped(f"{head}{full * done}{empty * (bar - done)}{tail}")
+        drawn = f"{full * done}{empty * (bar - done)}" if bar >= LEAST_BAR else ""
+        self.wrapped(f"{head}{drawn}{tail}" if drawn else f"{head.rstrip()}:{tail}")
 
     def _head(self, money: Money) -> tuple[str, ...]:
         """The columns; writes their names before the first trial."""
@@ -289,63 +298,12 @@ def _interval(trial: Measurement) -> str:
     return f"{half:.1%}" if half < 0.0995 else f"{half:.0%}"
 
 
-def _worth(
-    problem: Problem,
-    trial: Measurement,
-    before: Plan | None,
-    after: Plan | None,
-    best: Measurement | None,
-    *,
-    money: Money,
-) -> str:
-    """What came of the trial, and what that was worth for its price: in words, in the goal's unit.
-
-    before, after  the best that fits, before and after it
-    best           the trial of the latter, if it is known
-    money          the account after it
-    """
-    came = Plan.of(problem, trial)
-    price = format_seconds(trial.seconds) if problem.goal.minimize is Objective.TIME else str(trial.usd)
-    came_text = f"came {format_seconds(came.seconds)} and {came.usd}" if problem.work_known else "came"
-    if after is None:
-        return f"{came_text}, for {price}: it does not fit the limits"
-    if after.config != trial.config:
-        rival = after if best is None else Plan.of(problem, best)
-        if problem.work_known and came.value(problem) < rival.value(problem) * (1 - tie(problem)):
-            fit = _misfit(problem, came, money)
-            return f"{came_text}, for {price}: {_BETTER[problem.goal.minimize]} than {after.config}, but {fit}"
-        return f"{came_text}, for {price}: no better than {after.config}"
-    if before is None:
-        return f"{came_text}, for {price}: the first that fits"
-    if before is after:
-        return f"{came_text}, for {price}: the best so far"
-    if problem.goal.minimize is Objective.TIME:
-        saved = format_seconds(max(before.seconds - after.seconds, 0.0))
-    elif problem.goal.minimize is Objective.COST:
-        saved = str(max(before.usd - after.usd, ZERO))
-    else:
-        saved = f"{max(1 - after.value(problem) / before.value(problem), 0.0):.0%}"
-    return f"{came_text}: saves {saved} of the run for {price}"
-
-
-def _misfit(problem: Problem, came: Plan, money: Money) -> str:
-    """Why a plan is not the best that fits, though better: it breaks a limit, or is not certain to keep it."""
-    goal = problem.goal
-    if not problem.keeps_work and not problem.beside:  # else a part of it is done, and less is needed
-        if goal.budget is not None and money.spent + came.usd > goal.budget:
-            return f"would cost {money.spent + came.usd} with the search: over the budget"
-        if goal.deadline_seconds is not None and money.elapsed_seconds + came.seconds > goal.deadline_seconds:
-            return "would end after the deadline"
-    return "not certain to fit the limits"
-
-
-_BETTER = {Objective.TIME: "faster", Objective.COST: "cheaper", Objective.KNEE: "better"}
-
-
 def _at_most(plan: Plan) -> str:
     return f"at most {format_seconds(plan.worst_seconds)} and {plan.worst_usd}"
 
 
 def _usd(usd: Usd) -> str:
-    """At most eight characters if possible: no cents from $10,000."""
+    """At most eight characters if possible: no cents from $10,000, and `<$0.0001` for less."""
+    if 0 < usd.micros < 100:
+        return "<$0.0001"
     return f"${usd.dollars:,.0f}" if 9999.5 <= abs(usd.dollars) < 1e15 else str(usd)

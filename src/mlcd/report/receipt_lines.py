@@ -52,10 +52,20 @@ def train_lines(paid: Receipt, *, is_final: bool) -> list[ReceiptLine]:
     if paid.beside_seconds > 0:
         label = "of which beside the search, counted once"
         lines.append(ReceiptLine(label=label, seconds=paid.beside_seconds, usd=None, is_part=True))
+    if paid.data_usd > 0:
+        label = "of which for bringing data to the nodes"
+        lines.append(ReceiptLine(label=label, seconds=None, usd=paid.data_usd, is_part=True))
+    spot = paid.spot
+    if spot is not None and spot.interruptions:
+        label = f"of which lost to {plural(spot.interruptions, 'interruption')} of spot nodes"
+        lines.append(ReceiptLine(label=label, seconds=spot.lost_seconds, usd=spot.lost_usd, is_part=True))
     if paid.run_is_predicted:
         lines.append(_line("total (predicted)", paid.total_seconds, paid.total_usd, is_sum=True))
     else:
         lines.append(_total(paid.total_seconds, paid.total_usd, is_final=is_final))
+        if spot is not None:
+            label = "the same on demand, without interruptions"
+            lines.append(ReceiptLine(label=label, seconds=spot.on_demand_seconds, usd=spot.on_demand_usd, is_part=True))
     return lines + _limits((paid.cap_seconds, paid.cap_usd), (paid.left_seconds, paid.left_usd), label=f"left{word}")
 
 
@@ -65,7 +75,10 @@ def serving_lines(record: SearchRun) -> list[ReceiptLine]:
     lines = [_line(_search(paid, "load test"), paid.search_seconds, paid.search_usd)]
     for run in paid.earlier[:MOST_NAMED]:
         word = "failed" if run.ending is Ending.MOVED else restart_text(run)
-        lines.append(_line(f"verification of {run.config}, {word}", run.seconds, run.usd))
+        label = f"verification of {run.config}, {word}"
+        if run.ending is Ending.MOVED and record.choice is not None and run.config == record.choice.config:
+            label = f"verification, failed: {run.message.partition(', over the ')[0]}"  # at a higher rate
+        lines.append(_line(label, run.seconds, run.usd))
     lines += _further(paid.earlier[MOST_NAMED:], "unfinished verification")
     if paid.run_seconds is not None:
         lines.append(_line("verification", paid.run_seconds, paid.run_usd))

@@ -167,5 +167,6 @@ def _nullable(made: Json) -> Json:
     if "$ref" in made:
         return {"anyOf": [made, {"type": "null"}]}
     if "enum" in made:
-        return {**made, "enum": [*made["enum"], None]}
+        kind = {"type": [made["type"], "null"]} if "type" in made else {}
+        return {**made, **kind, "enum": [*made["enum"], None]}
     return {**made, "type": [made["type"], "null"]}

@@ -80,6 +80,7 @@ class ServeLoadJson:
     tokens: Annotated[ServeTokensJson | None, "of a language model; null for others"]
     generator_share: Annotated[Amount | None, "of one processor, used by the load generator; null if not measured"]
     gpu_memory_gib: Annotated[Amount | None, "of the server when the test ended; null without a GPU of this machine"]
+    network_seconds: Annotated[Seconds | None, "to a rented node and back, part of every latency; null: not rented"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

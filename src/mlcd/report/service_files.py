@@ -30,6 +30,21 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rented:
+    """The nodes that a server was measured on, in SkyPilot's words, and what they are given.
+
+    secrets  names of variables; their values are told to `sky serve up --secret`
+    """
+
+    infra: str
+    instance_type: str
+    image_id: str = ""
+    workdir: str = ""
+    secrets: tuple[str, ...] = ()
+    file_mounts: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
     """A server in a container.
 
@@ -46,6 +61,7 @@ class Service:
     start_seconds  how long it took to become ready
     rate      requests a second that it holds
     day       replicas by the hour; None: `servers` all the time
+    rented    nodes of SkyPilot's that it was measured on; None: other ones
     """
 
     label: str
@@ -69,6 +85,7 @@ class Service:
     start_seconds: float = 0.0
     day: DayPlan | None = None
     servers: int = 1
+    rented: Rented | None = None
 
     @property
     def wait_seconds(self) -> int:
@@ -171,30 +188,48 @@ def skyserve(service: Service) -> dict[str, str]:
     policy: dict[str, Any] = {"replicas": service.servers}
     if service.day is not None:
         policy = {"replica_policy": serve_policy(service.day)}
-    resources: dict[str, Any] = {"ports": CONTAINER_PORT}
-    if service.cpus is not None:
-        resources["cpus"] = f"{service.cpus}+"
-    if service.memory_mib is not None:
-        resources["memory"] = f"{math.ceil(service.memory_mib / 1024)}+"
-    if service.gpus and service.gpu:
-        resources["accelerators"] = {service.gpu: service.gpus}
-    if service.image and not service.is_built:
-        resources["image_id"] = f"docker:{service.image}"
+    rented = service.rented
     made: dict[str, Any] = {
         "name": service.label,
         "service": {"readiness_probe": probe, **policy},
-        "resources": resources,
+        "resources": {"ports": CONTAINER_PORT, **_sky_resources(service)},
     }
     if service.is_built:
         made["workdir"] = "."
+    elif rented is not None and rented.workdir:
+        made["workdir"] = rented.workdir
     if service.envs:
         made["envs"] = dict(service.envs)
+    if rented is not None and rented.secrets:
+        made["secrets"] = dict.fromkeys(rented.secrets)
+    mounts = dict(rented.file_mounts) if rented is not None else {}
     if service.model is not None:
-        made["file_mounts"] = {service.model.there: service.model.here}
+        mounts[service.model.there] = service.model.here
+    if mounts:
+        made["file_mounts"] = mounts
     if service.setup:
         made["setup"] = service.setup
     made["run"] = service.run
     return {"service.yaml": _yaml(service, made)}
+
+
+def _sky_resources(service: Service) -> dict[str, Any]:
+    """The nodes that it was measured on; for a server of other machines, what it needs."""
+    found: dict[str, Any] = {}
+    image = f"docker:{service.image}" if service.image and not service.is_built else ""
+    if service.rented is not None:
+        image = service.rented.image_id or image
+        found |= {"infra": service.rented.infra, "instance_type": service.rented.instance_type}
+    else:
+        if service.cpus is not None:
+            found["cpus"] = f"{service.cpus}+"
+        if service.memory_mib is not None:
+            found["memory"] = f"{math.ceil(service.memory_mib / 1024)}+"
+        if service.gpus and service.gpu:
+            found["accelerators"] = {service.gpu: service.gpus}
+    if image:
+        found["image_id"] = image
+    return found
 
 
 def _for_compose(text: str) -> str:

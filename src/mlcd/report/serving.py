@@ -87,6 +87,9 @@ def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
         rows.append(["GPU memory", f"{load.gpu_memory_gib:.2f} GiB"])
     if load.generator_share is not None:
         rows.append(["load generator", f"{load.generator_share:.0%} of a processor"])
+    if load.network_seconds is not None:
+        far = latency_text(load.network_seconds)
+        rows.append(["way to the node and back", f"{far}, part of every latency: the load comes from this machine"])
     how = f"in its load test {format_how(record, choice)}"
     if choice.verified_seconds is not None:
         seconds = format_seconds(choice.verified_seconds)
@@ -210,12 +213,15 @@ def format_how(record: SearchRun, choice: ServingChoice) -> str:
     return f"({scenario}; {choice.load.requests:,} requests); not verified"
 
 
+_SURENESS = {"sure": "high", "likely": "medium", "a guess": "low"}
+
+
 def _known(record: SearchRun) -> list[Item]:
     alike = record.serving.resemblance if record.serving else None
     if alike is None:
         return []
-    nearest = ", ".join(f"{name} ({share:.0%} alike)" for name, share in alike.nearest) or "no known model"
-    lines = [f"Resembles {nearest}: {alike.word}."]
+    nearest = ", ".join(f"{name} ({share:.0%})" for name, share in alike.nearest) or "none"
+    lines = [f"Most similar known models: {nearest}; how sure their figures apply: {_SURENESS[alike.word]}."]
     lines.append(f"{alike.covered:.0%} of its time is in operators that were measured before ({alike.source}).")
     if alike.unseen:
         more = f" and {len(alike.unseen) - 8} more" if len(alike.unseen) > 8 else ""

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mlcd.goal import Goal
 from mlcd.report.frame import Plane, axes, empty, left_margin, legend, origin_mark
 from mlcd.report.labels import Box, Label, place
-from mlcd.report.svg import SERIES, Drawing
+from mlcd.report.palette import SERIES
+from mlcd.report.picture import Picture, PictureTable, table_of
+from mlcd.report.svg import Drawing
 from mlcd.report.thinning import MOST_LABELS, drawn_text, listed, thinned
 from mlcd.report.ticks import Scale, Tick, fitted_scale, number_ticks
 from mlcd.report.wording import plural, speed_text
@@ -15,7 +18,6 @@ from mlcd.space import Config
 from mlcd.trial.trial import Load, Measurement
 from mlcd.units import latency_text
 
-PICTURE = "latency"
 _FAR_LIMIT_FACTOR = 4.0  # a limit this many times beyond all load tests is named but not drawn
 
 
@@ -66,36 +68,78 @@ class _Point:
         return str(values.get("precision", f"batch {values.get('batch', 1)}"))
 
     @property
-    def title(self) -> str:
-        """What pointing at it shows."""
-        latencies = f"p50 {latency_text(self.load.p50_seconds)}, p95 {latency_text(self.load.p95_seconds)}"
-        return (
-            f"{self.name}: {self.config}\n{speed_text(self.rate)} requests/s\n"
-            f"{latencies}, p99 {latency_text(self.load.p99_seconds)}, {self.load.errors:,} errors"
-        )
+    def cells(self) -> list[str]:
+        """Its row of the table."""
+        latencies = (self.load.p50_seconds, self.load.p95_seconds, self.load.p99_seconds)
+        memory = "" if self.load.memory_gib is None else f"{self.load.memory_gib:.2f} GiB"
+        return [
+            self.name,
+            str(self.config),
+            speed_text(self.rate),
+            *(latency_text(seconds) for seconds in latencies),
+            f"{self.load.errors:,}",
+            memory,
+        ]
 
 
-def serving_picture(record: SearchRun, width: float) -> str:
-    """The SVG. What is up and to the left is better; the shaded area breaks the latency limit."""
-    height = 440.0 if width > 560 else 400.0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Seen:
+    """What is drawn: the load tests, a part of them on the front, and the verification."""
+
+    shown: _Shown
+    count: int
+    points: list[_Point]
+    front: list[_Point]
+    verified: list[_Point]
+    table: PictureTable
+
+
+def latency(record: SearchRun) -> Picture:
+    """Throughput against latency. A long run is thinned, in the table too."""
+    seen = _seen(record)
+    return Picture(
+        name="latency",
+        title="Throughput against latency",
+        description="Each mark is a load test: the rate that the server held, and the latency then. Up and to the left"
+        " is better; the shaded area breaks the latency limit. The ring is the choice.",
+        table=seen.table,
+        draw=partial(_svg, record, seen),
+    )
+
+
+def _seen(record: SearchRun) -> _Seen:
     shown = _shown(record.problem.goal)
     every = _points(record, shown)
-    front = _front(every)
+    front, verified = _front(every), _verified(record, shown)
     choice = record.serve_findings.choice
     kept = {point.number for point in (*front, *(p for p in every if choice and p.config == choice.config))}
     points = thinned(every, keep=lambda point: point.number in kept)
+    on_front = {point.number for point in front}
+    rows = []
+    for point in (*points, *verified):
+        words = ["on the front"] * (point.number in on_front)
+        words += ["chosen"] * (choice is not None and point.config == choice.config)
+        rows.append([*point.cells, ", ".join(words)])
+    heads = "what|configuration|>requests/s|>p50|>p95|>p99|>errors|>memory|which"
+    table = table_of(heads, rows, note=drawn_text(len(points), len(every), "load tests"))
+    return _Seen(shown=shown, count=len(every), points=points, front=front, verified=verified, table=table)
+
+
+def _svg(record: SearchRun, seen: _Seen, width: float) -> str:
+    """What is up and to the left is better; the shaded area breaks the latency limit."""
+    height = 440.0 if width > 560 else 400.0
+    shown, points, front, verified, table = seen.shown, seen.points, seen.front, seen.verified, seen.table
+    choice = record.serve_findings.choice
     drawing = Drawing(
-        key=f"latency-{width:.0f}",
         width=width,
         height=height,
         title=f"Requests per second against {shown.name} of the load tests",
-        description=f"{plural(len(every), 'load test')}; {len(front)} on the front: "
+        description=f"{plural(seen.count, 'load test')}; {len(front)} on the front: "
         + listed([f"{p.config} {speed_text(p.rate)}/s {p.milliseconds:.3g} ms" for p in front], separator="; "),
     )
     if not points:
         empty(drawing, width, height, "No load test measured a rate.")
         return drawing.render()
-    verified = _verified(record, shown)
     curves = {name: at for at, name in enumerate(dict.fromkeys(point.curve for point in points))}
     limit = shown.limit_ms
     named = f"{shown.short} limit of {latency_text(limit / 1000)}" if limit is not None else ""
@@ -114,19 +158,20 @@ def serving_picture(record: SearchRun, width: float) -> str:
     )
     if len(front) > 1:
         drawing.line(_steps(front, across, up), "front")
-    for point in points:
+    for row, point in enumerate(points):
         at = curves[point.curve]
-        drawing.mark(at % SERIES, across(point.milliseconds), up(point.rate), f"mark f-{_css(at)}", point.title)
+        shape = at if at < SERIES else 0
+        drawing.mark(shape, across(point.milliseconds), up(point.rate), f"mark f-{_css(at)}", table.hover(row))
     chosen = next((point for point in points if choice and point.config == choice.config), None)
     if chosen:
-        drawing.circle(across(chosen.milliseconds), up(chosen.rate), 10, "ring", chosen.title)
-    for point in verified:
+        drawing.circle(across(chosen.milliseconds), up(chosen.rate), 10, "ring", table.hover(points.index(chosen)))
+    for row, point in enumerate(verified, start=len(points)):
         x, y = across(point.milliseconds), up(point.rate)
         if chosen:
             drawing.line([(across(chosen.milliseconds), up(chosen.rate)), (x, y)], "walk")
-        drawing.circle(x, y, 5, "hollow", point.title)
+        drawing.circle(x, y, 5, "hollow", table.hover(row))
     _labels(drawing, plane, points, front, chosen)
-    origin_mark(drawing, record, height, left_out=drawn_text(len(points), len(every), "load tests"))
+    origin_mark(drawing, record, height, left_out=table.note)
     return drawing.render()
 
 
@@ -135,8 +180,10 @@ def _items(
 ) -> list[tuple[str, str, int | str]]:
     """The legend."""
     items: list[tuple[str, str, int | str]] = [
-        (name, f"mark f-{_css(at)}", at % SERIES) for name, at in curves.items() if at < SERIES
+        (name, f"mark f-{_css(at)}", at) for name, at in curves.items() if at < SERIES
     ]
+    if len(curves) > SERIES:
+        items.append((f"{len(curves) - SERIES} more", "mark f-other", 0))
     if len(front) > 1:
         items.append(("front: none has more at no more latency", "front", "line"))
     if verified:

@@ -1,6 +1,7 @@
 """Speed or job time over nodes, one curve per type, with the search's path: like the paper's Figs. 9a and 15."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 from mlcd.report.frame import (
     Plane,
@@ -15,6 +16,7 @@ from mlcd.report.frame import (
     series,
 )
 from mlcd.report.labels import Box, Label, place
+from mlcd.report.picture import Picture, PictureTable, table_of
 from mlcd.report.svg import Drawing
 from mlcd.report.thinning import MOST_LABELS, drawn_text, thinned
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale
@@ -28,14 +30,55 @@ from mlcd.units import format_seconds
 _STRIP = 26.0
 
 
-def speed_picture(record: SearchRun, width: float) -> str:
-    """The SVG. Failures are crosses in a strip below the plot; numbers are the trials' order. A long run is thinned."""
+def speed(record: SearchRun) -> Picture:
+    """Speed over nodes. A long run is thinned, in the table too."""
+    table = _table(record)
+    return Picture(
+        name="speed",
+        title="The search",
+        description=f"Measured {yardstick(record).title} over nodes, one curve per type. Numbers and the dotted path"
+        " show the order of the trials; bars are 95% intervals; crosses are failed trials. Shaded: what the model"
+        " expects of numbers of nodes that were not tried, at 95%; the map has the figures.",
+        table=table,
+        draw=partial(_svg, record, table),
+    )
+
+
+def _table(record: SearchRun) -> PictureTable:
+    rows, shown = _drawn(record), yardstick(record)
+    return table_of(
+        ">trial|deployment|result|95% interval|>took|>cost|why it was tried",
+        [_cells(record, row, shown) for row in rows],
+        note=drawn_text(len(rows), len(record.trials), "trials"),
+    )
+
+
+def _cells(record: SearchRun, row: Step, shown: Yardstick) -> list[str]:
+    trial = row.trial
+    if isinstance(trial, Failure):
+        result, spread = f"{trial.kind}: {trial.message}" if trial.message else str(trial.kind), ""
+    else:
+        result, spread = shown.result(trial), shown.spread(trial)
+        if record.choice and trial.config == record.choice.config:
+            result += ", chosen"
+    return [
+        str(row.number),
+        str(trial.config),
+        result,
+        spread,
+        format_seconds(trial.seconds),
+        str(trial.usd),
+        row.reason,
+    ]
+
+
+def _svg(record: SearchRun, table: PictureTable, width: float) -> str:
+    """Failures are crosses in a strip below the plot; numbers are the trials' order."""
     height = 440.0 if width > 560 else 400.0
     measured, failed = record.history.measured, record.history.failures
     shown = yardstick(record)
     best = max(measured, key=lambda t: t.samples_per_second, default=None)
     drawing = Drawing(
-        key=f"speed-{width:.0f}",
         width=width,
         height=height,
         title=f"Training {shown.title} over the number of nodes, by instance type",
@@ -53,6 +96,9 @@ def speed_picture(record: SearchRun, width: float) -> str:
     items.append(("search path", "walk", "line"))
     if failed:
         items.append(("failed", "x-other", "cross"))
+    bands = _bands(record, looks)
+    if bands:
+        items.append(("predicted, 95%", "b-other", "box"))
     top = legend(drawing, items, width) + 24
     bottom = height - 46 - (_STRIP if failed else 0)
     rows = _drawn(record)
@@ -60,14 +106,15 @@ def speed_picture(record: SearchRun, width: float) -> str:
     up = fitted_scale(values, bottom, top, spread_for_log=25, floor=True)
     ticks = shown.ticks(up, 6)
     plot = Box(max(left_margin(ticks), 50.0 if failed else 0.0), top, width - 16, bottom)
-    highest = max(2, *(row.trial.config.nodes for row in rows))
+    highest = max(2, *(row.trial.config.nodes for row in rows), *(nodes for band in bands.values() for nodes in band))
     across = Scale(low=0.88, high=highest * 1.14, start=plot.left, end=plot.right, log=True)
     frame = Box(plot.left, plot.top, plot.right, plot.bottom + (_STRIP if failed else 0))
     _axes(drawing, shown, Plane(plot=plot, across=across, up=up), frame)
     places = _places(shown, rows, Plane(plot=plot, across=across, up=up), strip=plot.bottom + _STRIP / 2)
+    _draw_bands(drawing, bands, looks, shown, Plane(plot=plot, across=across, up=up))
     drawing.line([places[row.number] for row in rows], "walk")
     _curves(drawing, record, looks, places)
-    _points(drawing, record, places, up)
+    _points(drawing, record, table, places, up)
     _labels(drawing, record, places, frame)
     origin_mark(drawing, record, height, left_out=drawn_text(len(rows), len(record.trials), "trials"))
     return drawing.render()
@@ -77,6 +124,39 @@ def _drawn(record: SearchRun) -> list[Step]:
     """The trials in the picture, the choice's among them."""
     chosen = record.choice.config if record.choice else None
     return thinned(record.trials, keep=lambda row: row.trial.config == chosen)
+
+
+def _bands(record: SearchRun, looks: Mapping[str, Series]) -> dict[str, dict[int, tuple[float, float]]]:
+    """(low, high) of the speed by number of nodes, for each curve with untried ones that the model was asked about."""
+    found: dict[str, dict[int, tuple[float, float]]] = {}
+    for each in record.train_findings.untried:
+        name, interval = curve_of(record, each.config), each.speed_interval
+        if interval is not None and name in looks:
+            found.setdefault(name, {})[each.config.nodes] = interval
+    for trial in record.history.measured:
+        name = curve_of(record, trial.config)
+        if name in found:
+            found[name][trial.config.nodes] = trial.speed_interval()
+    return {name: band for name, band in found.items() if len(band) > 1}
+
+
+def _draw_bands(
+    drawing: Drawing,
+    bands: Mapping[str, Mapping[int, tuple[float, float]]],
+    looks: Mapping[str, Series],
+    shown: Yardstick,
+    plane: Plane,
+) -> None:
+    """Each band within the plot: far from all trials, the model's interval may be thousands of times its middle."""
+
+    def height(speed: float) -> float:
+        return min(max(plane.up(shown.of_speed(speed)), plane.plot.top), plane.plot.bottom)
+
+    for name, band in bands.items():
+        nodes = sorted(band)
+        lower = [(plane.across(count), height(band[count][0])) for count in nodes]
+        upper = [(plane.across(count), height(band[count][1])) for count in nodes]
+        drawing.area([*lower, *reversed(upper)], f"b-{looks[name].css}")
 
 
 def _axes(drawing: Drawing, shown: Yardstick, plane: Plane, frame: Box) -> None:
@@ -124,16 +204,18 @@ def _curves(
             drawing.line([places[last[nodes]] for nodes in sorted(last)], f"l-{look.css}")
 
 
-def _points(drawing: Drawing, record: SearchRun, places: Mapping[int, tuple[float, float]], up: Scale) -> None:
+def _points(
+    drawing: Drawing, record: SearchRun, table: PictureTable, places: Mapping[int, tuple[float, float]], up: Scale
+) -> None:
     looks, shown = series(record), yardstick(record)
-    for row in (row for row in record.trials if row.number in places):
+    for at, row in enumerate(_drawn(record)):
         (x, y), look = places[row.number], looks[curve_of(record, row.trial.config)]
         if isinstance(row.trial, Failure):
-            drawing.cross(x, y, f"x-{look.css}", _title(row, shown))
+            drawing.cross(x, y, f"x-{look.css}", table.hover(at))
             continue
         low, high = shown.interval(row.trial)
         drawing.line([(x, up(low)), (x, up(high))], f"w-{look.css}")
-        drawing.mark(look.shape, x, y, f"mark f-{look.css}", _title(row, shown))
+        drawing.mark(look.shape, x, y, f"mark f-{look.css}", table.hover(at))
         if record.choice and row.trial.config == record.choice.config:
             drawing.circle(x, y, 10, "ring")
 
@@ -155,13 +237,3 @@ def _labels(drawing: Drawing, record: SearchRun, places: Mapping[int, tuple[floa
     for placed in place(labels, bounds, marks):
         css = "halo chosen" if placed.label.size > 12 else "halo"
         drawing.text(placed.x, placed.y, placed.label.text, css, anchor="middle", size=placed.label.size)
-
-
-def _title(row: Step, shown: Yardstick) -> str:
-    trial = row.trial
-    if isinstance(trial, Failure):
-        what = f"{trial.kind}: {trial.message}" if trial.message else str(trial.kind)
-    else:
-        spread = shown.spread(trial)
-        what = shown.result(trial) + (f" (95%: {spread})" if spread else "")
-    return f"Trial {row.number}: {trial.config}\n{what}\n{trial.usd}, {format_seconds(trial.seconds)}\n{row.reason}"

@@ -5,76 +5,11 @@ from collections.abc import Sequence
 from html import escape as escape_marks
 
 from mlcd.report.labels import Box
+from mlcd.report.palette import SERIES, STYLE, themed_style
 from mlcd.untrusted import printable
 
-SERIES = 6
 _MOST_TEXT = 4_000  # characters of a text or a title
-_LIGHT = ("#0b6bcb", "#c2410c", "#15803d", "#7c3aed", "#0e7490", "#a16207")
-_DARK = ("#6cb2ff", "#ff9f66", "#5fd38a", "#b79bff", "#4fd0e0", "#e6c44c")
-_FONT = "system-ui,-apple-system,'Segoe UI',Roboto,'Helvetica Neue',Arial,sans-serif"
-
-
-_PALETTES = {
-    "light": {
-        "ink": "#16202c",
-        "muted": "#5b6775",
-        "grid": "#e4e9ef",
-        "paper": "#ffffff",
-        "other": "#5b6775",
-        "accent": "#d61f69",
-        "bad": "#c81e1e",
-        "spent": "#0b6bcb",
-        "kept": "#a9d0f5",
-        **{f"s{at}": colour for at, colour in enumerate(_LIGHT)},
-    },
-    "dark": {
-        "ink": "#e8edf3",
-        "muted": "#9aa7b5",
-        "grid": "#2a3542",
-        "paper": "#151c25",
-        "other": "#9aa7b5",
-        "accent": "#ff6fa5",
-        "bad": "#ff7b7b",
-        "spent": "#6cb2ff",
-        "kept": "#2c5680",
-        **{f"s{at}": colour for at, colour in enumerate(_DARK)},
-    },
-}
-
-
-def _palette(name: str) -> str:
-    return "".join(f"--p-{role}:{colour};" for role, colour in _PALETTES[name].items())
-
-
-STYLE = (
-    f".mlcd-picture{{{_palette('light')}font-family:{_FONT};font-size:12px}}"
-    f"@media (prefers-color-scheme:dark){{.mlcd-picture{{{_palette('dark')}}}}}"
-    ".mlcd-picture text{fill:var(--p-ink)}"
-    ".mlcd-picture .paper{fill:var(--p-paper)}"
-    ".mlcd-picture .muted{fill:var(--p-muted)}"
-    ".mlcd-picture .grid{stroke:var(--p-grid);stroke-width:1;fill:none}"
-    ".mlcd-picture .axis{stroke:var(--p-muted);stroke-width:1;fill:none}"
-    ".mlcd-picture .walk{stroke:var(--p-muted);stroke-width:1.1;stroke-dasharray:2 4;fill:none;stroke-linecap:round}"
-    ".mlcd-picture .ring{stroke:var(--p-accent);stroke-width:2.4;fill:none}"
-    ".mlcd-picture .chosen{fill:var(--p-accent);font-weight:650}"
-    ".mlcd-picture .halo{stroke:var(--p-paper);stroke-width:3.5px;paint-order:stroke;stroke-linejoin:round}"
-    ".mlcd-picture .limit{stroke:var(--p-bad);stroke-width:1.5;stroke-dasharray:6 4;fill:none}"
-    ".mlcd-picture .bad{fill:var(--p-bad)}"
-    ".mlcd-picture .shade{fill:var(--p-bad);opacity:.09}"
-    ".mlcd-picture .spent{fill:var(--p-spent)}.mlcd-picture .kept{fill:var(--p-kept)}"
-    ".mlcd-picture .run{fill:var(--p-accent)}.mlcd-picture .run-predicted{fill:var(--p-accent);opacity:.4}"
-    ".mlcd-picture .front{stroke:var(--p-ink);stroke-width:1.6;fill:none;opacity:.75}"
-    ".mlcd-picture .touch{fill:transparent}.mlcd-picture .touch:hover{fill:var(--p-ink);opacity:.07}"
-    ".mlcd-picture .mark{stroke:var(--p-paper);stroke-width:1.2}"
-    ".mlcd-picture .hollow{fill:var(--p-paper);stroke:var(--p-muted);stroke-width:1.6}"
-    + "".join(
-        f".mlcd-picture .f-{name}{{fill:var(--p-{name})}}"
-        f".mlcd-picture .l-{name}{{stroke:var(--p-{name});stroke-width:2;fill:none}}"
-        f".mlcd-picture .w-{name}{{stroke:var(--p-{name});stroke-width:1.3;opacity:.65;fill:none}}"
-        f".mlcd-picture .x-{name}{{stroke:var(--p-{name});stroke-width:2.4;stroke-linecap:round;fill:none}}"
-        for name in (*(f"s{i}" for i in range(SERIES)), "other")
-    )
-)
+_STYLE_TAG = f"<style>{STYLE}</style>"
 
 
 def escape(text: str) -> str:
@@ -93,13 +28,13 @@ def number(value: float) -> str:
 class Drawing:
     """A page of `width` x `height` units. All text given to it is escaped."""
 
-    def __init__(self, *, key: str, width: float, height: float, title: str, description: str) -> None:
+    def __init__(self, *, width: float, height: float, title: str, description: str) -> None:
         self._parts: list[str] = []
-        size, name = f"{number(width)} {number(height)}", escape(key)
+        size = f"{number(width)} {number(height)}"
         self._open = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="mlcd-picture" viewBox="0 0 {size}" width="100%" role="img"'
-            f' aria-labelledby="{name}-t {name}-d"><title id="{name}-t">{escape(title)}</title>'
-            f'<desc id="{name}-d">{escape(description)}</desc><style>{STYLE}</style>'
+            f' aria-label="{escape(f"{title}. {description}")}"><title>{escape(title)}</title>'
+            f"<desc>{escape(description)}</desc>{_STYLE_TAG}"
             f'<rect class="paper" width="{number(width)}" height="{number(height)}"/>'
         )
 
@@ -117,10 +52,10 @@ class Drawing:
         places = " ".join(f"{number(x)},{number(y)}" for x, y in points)
         self._parts.append(f'<polyline class="{css}" points="{places}"/>')
 
-    def area(self, points: Sequence[tuple[float, float]], css: str) -> None:
+    def area(self, points: Sequence[tuple[float, float]], css: str, title: str = "") -> None:
         """A filled polygon."""
         places = " ".join(f"{number(x)},{number(y)}" for x, y in points)
-        self._parts.append(f'<polygon class="{css}" points="{places}"/>')
+        self._parts.append(_titled(f'<polygon class="{css}" points="{places}"', "polygon", title))
 
     def text(self, x: float, y: float, text: str, css: str = "", *, anchor: str = "start", size: float = 12.0) -> None:
         """One line of text on the baseline y."""
@@ -153,9 +88,31 @@ class Drawing:
         a, b, c, d = (number(v) for v in (x - radius, x + radius, y - radius, y + radius))
         self._parts.append(_titled(f'<path class="{css}" d="M{a},{c}L{b},{d}M{a},{d}L{b},{c}"', "path", title))
 
+    def hatch(self, box: Box, css: str, *, gap: float = 6.0) -> None:
+        """Diagonal lines across a rectangle."""
+        width, height = box.right - box.left, box.bottom - box.top
+        path = ""
+        for step in range(1, int((width + height) / gap) + 1):
+            along = step * gap
+            x1, y1 = box.left + min(along, width), box.top + max(along - width, 0.0)
+            x2, y2 = box.left + max(along - height, 0.0), box.top + min(along, height)
+            path += f"M{number(x1)},{number(y1)}L{number(x2)},{number(y2)}"
+        if path:
+            self._parts.append(f'<path class="{css}" d="{path}"/>')
+
     def render(self) -> str:
         """The whole picture."""
         return self._open + "".join(self._parts) + "</svg>"
+
+
+def embedded(svg: str) -> str:
+    """A drawing for a page that has the rules of `palette.page_style`: without its own style."""
+    return svg.replace(_STYLE_TAG, "", 1)
+
+
+def themed(svg: str, theme: str) -> str:
+    """A drawing with the fixed colours of one theme, for programs that know no variables and no media queries."""
+    return svg.replace(_STYLE_TAG, f"<style>{themed_style(theme)}</style>", 1)
 
 
 def _titled(opening: str, name: str, title: str) -> str:

@@ -22,8 +22,11 @@ _LEAST_GAP = 2
 _MOST_LINE = 20_000  # characters of a line; a cell has fewer (mlcd.untrusted.text)
 
 
-_UNIT = re.compile(r"(?<![0-9A-Za-z.-])([0-9][0-9.,]*) (?=(?:s|min|h|d|x|of)\b)")
+_UNIT = re.compile(r"(?<![0-9A-Za-z.-])([0-9][0-9.,]*) (?=(?:ms|s|min|h|d|x|of|MB|GiB|requests/s)\b)")
 """A number before its unit: `12 h` is not broken. `4 x p4d` may be broken after the x."""
+_DURATION = re.compile("(?<=[0-9]\N{NO-BREAK SPACE})(d|h|min) (?=[0-9]+\N{NO-BREAK SPACE}(?:h|min|s)\\b)")
+"""Between the parts of a duration: `12 h 14 min` is not broken where lines have room for it."""
+_ROOM_FOR_DURATION = 24
 _LAST_STYLE = re.compile(r"\x1b\[[0-9;]*m$")
 
 
@@ -172,6 +175,8 @@ def _wrapped(text: str, width: int, indent: int = 0, hang: int = 0) -> list[str]
     most = max(width, hang + 8)
     first, rest = " " * indent, " " * hang
     joined = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
+    if most - hang >= _ROOM_FOR_DURATION:
+        joined = _DURATION.sub("\\1\N{NO-BREAK SPACE}", joined)
     lines = wrap(joined, most, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 

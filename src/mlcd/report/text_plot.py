@@ -16,19 +16,19 @@ _DOTS = ((0x01, 0x08), (0x02, 0x10), (0x04, 0x20), (0x40, 0x80))
 
 
 def text_plot(record: SearchRun, *, width: int = 72, height: int = 11, plain: bool = False) -> tuple[str, ...]:
-    """At most `height` + 4 lines; empty if nothing was measured. `plain` uses only ASCII.
+    """At most `height` + 4 lines; empty if only one number of nodes was tried. `plain` uses only ASCII.
 
     The x axis is log2 of the nodes. The choice is a star; failures are crosses on the line below the plot.
     """
     measured = record.history.measured
-    if not measured:
+    if not measured or len({trial.config.nodes for trial in record.history}) == 1:
         return ()
     shown = yardstick(record)
     values = [shown.value(trial) for trial in measured]
     up = fitted_scale(values, height * 4 - 1, 0, spread_for_log=25, floor=True)
     gutter = max(7 if record.history.failures else 0, *(len(shown.text(v)) + 1 for v in values), 4)
     columns = width - gutter - 2
-    highest = max(2, *(trial.config.nodes for trial in record.history))
+    highest = max(trial.config.nodes for trial in record.history)
     across = Scale(low=0.93, high=highest * 1.08, start=0, end=columns * 2 - 1, log=True)
     types = [*{curve_of(record, plan.config): None for plan in record.train_findings.ranked}]
     marks = dict(zip(_named(types, width), _PLAIN_MARKS if plain else _MARKS, strict=False))

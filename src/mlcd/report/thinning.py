@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-MOST_MARKS = 400
+MOST_MARKS = 240
 """Trials, deployments or epochs in one picture."""
 MOST_LABELS = 80
 """Texts next to marks: each is compared with every mark."""

@@ -1,9 +1,11 @@
 """Time against cost of every measured deployment: the Pareto front, the limits, and the choice."""
 
+from functools import partial
 from itertools import pairwise
 
 from mlcd.report.frame import Plane, axes, curve_of, empty, left_margin, legend, legend_items, origin_mark, series
 from mlcd.report.labels import Box, Label, place
+from mlcd.report.picture import Picture, PictureTable, table_of
 from mlcd.report.svg import Drawing
 from mlcd.report.thinning import MOST_LABELS, MOST_MARKS, drawn_text, listed, thinned
 from mlcd.report.ticks import Scale, fitted_scale, money_ticks, time_ticks
@@ -15,15 +17,66 @@ from mlcd.units import Usd, format_seconds
 _FAR_LIMIT_FACTOR = 4.0  # a limit this many times beyond all deployments is named but not drawn
 
 
-def tradeoff_picture(record: SearchRun, width: float) -> str:
-    """The SVG. Shaded areas are beyond the limits that remain after the search; whiskers reach to the upper bound."""
+def tradeoff(record: SearchRun) -> Picture:
+    """Time against cost. A long run is thinned, in the table too."""
+    table = _table(record)
+    return Picture(
+        name="tradeoff",
+        title="Time against cost",
+        description="What the whole training takes on each measured deployment. No other deployment is both faster and"
+        " cheaper than one on the front; at the knee, time x cost is least. Whiskers reach to the upper bound.",
+        table=table,
+        draw=partial(_svg, record, table),
+    )
+
+
+def _front_drawn(record: SearchRun) -> tuple[Plan, ...]:
+    return tuple(thinned(record.train_findings.pareto, MOST_MARKS // 4))
+
+
+def _plans(record: SearchRun) -> tuple[Plan, ...]:
+    """The measured deployments in the picture."""
+    kept = {plan.config for plan in _front_drawn(record)} | ({record.choice.config} if record.choice else set())
+    return tuple(thinned(record.train_findings.measured, keep=lambda plan: plan.config in kept))
+
+
+def _untried(record: SearchRun) -> tuple[Plan, ...]:
+    """What was only predicted: naive choices, and a choice without a trial."""
+    measured = {plan.config for plan in record.train_findings.measured}
+    plans = {n.plan.config: n.plan for n in record.naive if n.plan.config not in record.history.tried}
+    if record.choice and record.choice.config not in measured:
+        plans.setdefault(record.choice.config, record.choice)
+    return tuple(plans.values())
+
+
+def _knee(record: SearchRun) -> Plan | None:
+    """The plan of the front with the least time x cost; None if there is no front to have one."""
+    front = record.train_findings.pareto
+    return min(front, key=lambda plan: plan.seconds * plan.usd.dollars) if len(front) > 2 else None
+
+
+def _table(record: SearchRun) -> PictureTable:
+    plans, knee = _plans(record), _knee(record)
+    front = {plan.config for plan in record.train_findings.pareto}
+    rows = []
+    for at, plan in enumerate((*plans, *_untried(record))):
+        is_measured = at < len(plans)
+        words = ["measured" if is_measured else "not tried: predicted"]
+        words += ["on the front"] * (plan.config in front) + ["the knee"] * (plan == knee)
+        words += ["chosen"] * (record.choice is not None and plan.config == record.choice.config)
+        amounts = [format_seconds(plan.seconds), str(plan.usd)]
+        worst = [format_seconds(plan.worst_seconds), str(plan.worst_usd)] if is_measured else ["", ""]
+        rows.append([str(plan.config), *amounts, *worst, ", ".join(words)])
+    note = drawn_text(len(plans), len(record.train_findings.measured), "deployments")
+    return table_of("deployment|>training time|>training cost|>time at most|>cost at most|what it is", rows, note=note)
+
+
+def _svg(record: SearchRun, table: PictureTable, width: float) -> str:
+    """Shaded areas are beyond the limits that remain after the search; whiskers reach to the upper bound."""
     height = 440.0 if width > 560 else 400.0
     found = record.train_findings
-    front = tuple(thinned(found.pareto, MOST_MARKS // 4))
-    kept = {plan.config for plan in front} | ({record.choice.config} if record.choice else set())
-    plans = tuple(thinned(found.measured, keep=lambda plan: plan.config in kept))
+    front, plans, untried, knee = _front_drawn(record), _plans(record), _untried(record), _knee(record)
     drawing = Drawing(
-        key=f"tradeoff-{width:.0f}",
         width=width,
         height=height,
         title="Training time against training cost of the measured deployments",
@@ -33,21 +86,8 @@ def tradeoff_picture(record: SearchRun, width: float) -> str:
     if not plans:
         empty(drawing, width, height, "No deployment was measured.")
         return drawing.render()
-    untried = [n.plan for n in record.naive if n.plan.config not in record.history.tried]
-    if record.choice and record.choice.config not in {p.config for p in (*plans, *untried)}:
-        untried.append(record.choice)
     looks, usd_left, seconds_left = series(record), found.receipt.run_cap_usd, found.receipt.run_cap_seconds
-    drawn = {instance: looks[instance] for instance in looks if instance in {curve_of(record, p.config) for p in plans}}
-    items: list[tuple[str, str, int | str]] = [
-        (text, f"mark f-{look.css}", look.shape) for text, look in legend_items(drawn) if look
-    ]
-    items.append(("Pareto front", "front", "line"))
-    if untried:
-        items.append(("not tried: predicted", "hollow", 0))
-    if usd_left is not None:
-        items.append((f"over the {usd_left} left for training", "limit", "line"))
-    if seconds_left is not None:
-        items.append((f"after the {format_seconds(seconds_left)} left", "limit", "line"))
+    items = _items(record, usd_left, seconds_left)
     top = legend(drawing, items, width) + 24
     shown = (*plans, *untried)
     # The bounds of what was only predicted are not drawn: they may be thousands of times its value.
@@ -73,18 +113,40 @@ def tradeoff_picture(record: SearchRun, width: float) -> str:
     steps = _front(front, across, up)
     if len(steps) > 1:
         drawing.line(steps, "front")
-    for plan in plans:
-        look = looks[curve_of(record, plan.config)]
+    for at, plan in enumerate(shown):
         x, y = across(plan.seconds), up(plan.usd.dollars)
-        drawing.line([(x, y), (across(plan.worst_seconds), up(plan.worst_usd.dollars))], f"w-{look.css}")
-        drawing.mark(look.shape, x, y, f"mark f-{look.css}", _title(plan))
-    for plan in untried:
-        drawing.circle(across(plan.seconds), up(plan.usd.dollars), 5, "hollow", "Not tried, predicted\n" + _title(plan))
-    if record.choice:
-        drawing.circle(across(record.choice.seconds), up(record.choice.usd.dollars), 10, "ring", _title(record.choice))
+        if at >= len(plans):
+            drawing.circle(x, y, 5, "hollow", table.hover(at))
+        else:
+            look = looks[curve_of(record, plan.config)]
+            drawing.line([(x, y), (across(plan.worst_seconds), up(plan.worst_usd.dollars))], f"w-{look.css}")
+            drawing.mark(look.shape, x, y, f"mark f-{look.css}", table.hover(at))
+        if plan == knee:
+            drawing.mark(3, x, y, "knee", table.hover(at), radius=11)
+        if record.choice and plan.config == record.choice.config:
+            drawing.circle(x, y, 10, "ring", table.hover(at))
     _labels(drawing, record, shown, plane)
     origin_mark(drawing, record, height, left_out=drawn_text(len(plans), len(found.measured), "deployments"))
     return drawing.render()
+
+
+def _items(record: SearchRun, usd_left: Usd | None, seconds_left: float | None) -> list[tuple[str, str, int | str]]:
+    """The legend."""
+    named = {curve_of(record, plan.config) for plan in _plans(record)}
+    drawn = {name: look for name, look in series(record).items() if name in named}
+    items: list[tuple[str, str, int | str]] = [
+        (text, f"mark f-{look.css}", look.shape) for text, look in legend_items(drawn) if look
+    ]
+    items.append(("Pareto front", "front", "line"))
+    if _untried(record):
+        items.append(("not tried: predicted", "hollow", 0))
+    if _knee(record) is not None:
+        items.append(("knee", "knee", 3))
+    if usd_left is not None:
+        items.append((f"over the {usd_left} left for training", "limit", "line"))
+    if seconds_left is not None:
+        items.append((f"after the {format_seconds(seconds_left)} left", "limit", "line"))
+    return items
 
 
 def _limits(drawing: Drawing, plane: Plane, usd_left: Usd | None, seconds_left: float | None) -> None:
@@ -130,15 +192,8 @@ def _labels(drawing: Drawing, record: SearchRun, shown: tuple[Plan, ...], plane:
     for plan in shown:
         x, y, r = across(plan.seconds), up(plan.usd.dollars), 10 if plan.config == chosen else 5
         marks.append(Box(x - r, y - r, x + r, y + r))
-    steps = _front(tuple(thinned(record.train_findings.pareto, MOST_MARKS // 4)), across, up)
+    steps = _front(_front_drawn(record), across, up)
     marks += [Box(min(a, c) - 1, min(b, d) - 1, max(a, c) + 1, max(b, d) + 1) for (a, b), (c, d) in pairwise(steps)]
     for placed in place(labels, Box(plot.left + 2, plot.top, plot.right + 10, plot.bottom), marks):
         css = "halo chosen" if placed.label.size > 12 else "halo"
         drawing.text(placed.x, placed.y, placed.label.text, css, anchor="middle", size=placed.label.size)
-
-
-def _title(plan: Plan) -> str:
-    return (
-        f"{plan.config}\n{format_seconds(plan.seconds)}, {plan.usd}\n"
-        f"at most {format_seconds(plan.worst_seconds)}, {plan.worst_usd}"
-    )

@@ -50,6 +50,8 @@ class NodeMetricsJson:
     cpu_percent: Annotated[Percent | None, "utilisation of a node's processors"]
     received_bytes: Annotated[Amount | None, "that a node received"]
     sent_bytes: Annotated[Amount | None, "that a node sent"]
+    gpu_percent: Annotated[Percent | None, "share of the time in which a node's GPUs computed"]
+    gpu_memory_gib: Annotated[Amount | None, "the most in use of one GPU's memory"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +106,7 @@ class TrainMeasuredJson:
     startup_seconds: Annotated[Seconds, "from the order to the first sample"]
     extended: Annotated[bool, "whether it was extended to become precise"]
     utilisation: Annotated[Amount | None, "share of the processors in use"]
+    model_flops_utilisation: Annotated[Amount | None, "FLOPs of the described model over the peak; null if not known"]
     node_metrics: Annotated[NodeMetricsJson | None, "by the cloud's own monitoring; null if it has none"]
     is_finished: Annotated[bool, "whether it did all of the work and left the outputs: no training followed"]
     noise_scale: Annotated[Amount | None, "of the gradients, in samples, if measured"]
@@ -221,6 +224,19 @@ class TrainSavedJson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TrainSpotJson:
+    """What was done on spot nodes, with `use_spot: any`."""
+
+    interruptions: Annotated[Count, "of trials and trainings"]
+    lost_seconds: Annotated[Seconds, "charged, and kept by no checkpoint"]
+    lost_usd: Annotated[Money, "its money"]
+    spot_usd: Annotated[Money, "paid for spot nodes"]
+    on_demand_usd: Annotated[Money, "the same run with every node on demand, without what interruptions took"]
+    on_demand_seconds: Annotated[Seconds, "how long that would have taken"]
+    fallbacks: Annotated[Count, "how often the training moved from spot nodes to on-demand ones"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainReceiptJson:
     """What it took."""
 
@@ -233,12 +249,14 @@ class TrainReceiptJson:
     run_usd: Annotated[Money | None, "the training"]
     run_is_predicted: Annotated[bool, "true if the training has not ended"]
     beside_seconds: Annotated[Seconds, "the trainings' time beside the search, counted once in the total"]
+    data_usd: Annotated[Money, "of the money, for bringing data to the nodes"]
     total_seconds: Annotated[Seconds, "search and trainings"]
     total_usd: Annotated[Money, "search and trainings"]
     cap_seconds: Annotated[Seconds | None, "the deadline"]
     cap_usd: Annotated[Money | None, "the budget"]
     left_seconds: Annotated[float | None, "cap less total"]
     left_usd: Annotated[Usd | None, "cap less total"]
+    spot: Annotated[TrainSpotJson | None, "null where nothing ran on spot nodes that `use_spot: any` chose"]
     saved: Annotated[tuple[TrainSavedJson, ...], "compared with not searching; negative if the naive choice takes less"]
 
 

@@ -1,5 +1,6 @@
 """A training run as text: the choice, the receipt, why the others were rejected, a small plot."""
 
+import math
 from collections.abc import Sequence
 
 from mlcd.report.batches import batch_notes
@@ -14,12 +15,12 @@ from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Receipt, RejectionReason, Saving
 from mlcd.run.header import ReusedTrial
 from mlcd.run.run import SearchRun
+from mlcd.run.verdict import Relaxation
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.units import Usd, format_seconds
 
 TOP_PLANS = 5
-ALL_IN_TRIALS = "The trials did all of the work: no training was needed after them."
 _PLOT_COLUMNS = 72
 
 
@@ -30,7 +31,7 @@ def verdict(record: SearchRun, *, plain: bool = False, width: int | None = None,
     width  of the terminal; None: no limit
     """
     parts: list[Sequence[Item]] = [origin_lines(origin(record)), _answer(record), _relaxations(record)]
-    if record.status is Status.ALL_FAILED:
+    if record.status in _ALL_LISTED:
         parts.append(_failures(record))
     parts.append(_reused(record))
     if record.trials or record.choice:
@@ -73,7 +74,11 @@ def is_given_up(record: SearchRun) -> bool:
     return record.status is Status.OVERRAN and record.final is None and record.finished_trial is None
 
 
-_UNCHOSEN = (Status.INFEASIBLE, Status.NOTHING_FITS, Status.ALL_FAILED)
+_UNCHOSEN = (Status.INFEASIBLE, Status.NOTHING_FITS, Status.ALL_FAILED, Status.REFUSED)
+
+
+_ALL_LISTED = (Status.ALL_FAILED, Status.REFUSED)
+"""Where every failure is listed already."""
 
 
 def outcome(record: SearchRun) -> list[str]:
@@ -90,6 +95,10 @@ def outcome(record: SearchRun) -> list[str]:
         return [*lines, f"The search alone broke the limit: {_broken(record)}."] if _broken(record) else lines
     if record.status is Status.ALL_FAILED:
         return [f"Every trial failed ({len(record.trials)} of {len(record.trials)}); nothing was trained."]
+    if record.status is Status.REFUSED:
+        return [
+            "Every cloud of the job refused to give nodes; nothing was trained. `mlcd check` lists what is missing."
+        ]
     if not record.status.is_final:
         return [_unfinished(record.status, record.run_id, trials)]
     if is_given_up(record):
@@ -142,17 +151,35 @@ def _choice(record: SearchRun, choice: Plan) -> list[Item]:
     trained = record.final or record.finished_trial or not record.status.is_final
     word = "Chosen" if trained and record.status is not Status.SEARCHED else "Train on"
     title = Line(f"{word}: {choice.config}", Style.ANSWER)
+    rest = [Line(f"  {text}")] if (text := rest_text(record)) else []
     if record.finished_trial is not None:
         took = f"{format_seconds(record.finished_trial.seconds)} and {record.finished_trial.usd}"
-        return [title, Line(f"  {ALL_IN_TRIALS} The last trial took {took}.", is_wrapped=True)]
+        return [title, Line(f"  {all_in_trials(record)} The last trial took {took}.", is_wrapped=True)]
     if known is None or known.is_exact:
         how = "predicted, not measured" if known is None else "measured without noise"
-        return [title, Line(f"  {format_seconds(choice.seconds)}, {choice.usd}: {how}")]
+        return [title, *rest, Line(f"  {format_seconds(choice.seconds)}, {choice.usd}: {how}")]
     rows = [["", "predicted", "95% interval", f"at most ({sure} sure)"]]
     seconds = f"{format_seconds(known.seconds[0])} .. {format_seconds(known.seconds[1])}"
     rows.append(["time", format_seconds(choice.seconds), seconds, format_seconds(choice.worst_seconds)])
     rows.append(["money", str(choice.usd), f"{known.usd[0]} .. {known.usd[1]}", str(choice.worst_usd)])
-    return [title, Rows(rows=rows, align="<>>>", indent=2), *_watched(record)]
+    return [title, *rest, Rows(rows=rows, align="<>>>", indent=2), *_watched(record)]
+
+
+def all_in_trials(record: SearchRun) -> str:
+    """That the trials did the training too, and how to compare more configurations before they do."""
+    said = "The trials did all of the work: no training was needed after them."
+    if len(record.history.measured) >= len(record.problem.space):
+        return said
+    now = f"{record.problem.trial.seconds / 60:.3g}"
+    return f"{said} Shorter trials (search.trial.minutes, now {now}) would compare more configurations."
+
+
+def rest_text(record: SearchRun) -> str:
+    """Which part of the training the predictions are for; "" if for all of it."""
+    done = record.train_findings.done_share
+    if done <= 0 or record.finished_trial is not None:
+        return ""
+    return f"for the remaining {1 - done:.0%} of the training; the trials did the rest"
 
 
 def _watched(record: SearchRun) -> list[Item]:
@@ -167,7 +194,23 @@ def _relaxations(record: SearchRun) -> list[Item]:
         return []
     where = " among measured deployments" if record.history.measured else ""
     ways = ", or ".join(relaxation.text for relaxation in record.relaxations)
-    return [Line(f"Nearest way out{where}: {ways}", Style.HEADING)]
+    flags = [text for relaxation in record.relaxations if (text := _limit_flags(relaxation))]
+    items: list[Item] = [Line(f"Nearest way out{where}: {ways}", Style.HEADING)]
+    if flags and record.history.measured:
+        again = " or with ".join(flags)
+        items.append(Line(f"  The same command with {again} starts from what these trials measured.", is_wrapped=True))
+    return items
+
+
+def _limit_flags(relaxation: Relaxation) -> str:
+    """The flags of `mlcd train` for these limits, with the trials of this run; "" if it changes none."""
+    parts = []
+    if relaxation.budget is not None:
+        parts.append(f"--budget {relaxation.budget.dollars:.2f}")
+    if relaxation.deadline_seconds is not None:
+        hours, minutes = divmod(math.ceil(relaxation.deadline_seconds / 60), 60)
+        parts.append(f"--deadline {f'{hours}h' * bool(hours)}{f'{minutes}min' * bool(minutes or not hours)}")
+    return " ".join([*parts, "--reuse"]) if parts else ""
 
 
 def _reused(record: SearchRun) -> list[Item]:
@@ -214,6 +257,8 @@ def search_price(record: SearchRun, saving: Saving) -> str:
         return ""
     paid = record.train_findings.receipt
     took = f"{format_seconds(paid.search_seconds)} and {paid.search_usd}"
+    if record.finished_trial is not None:
+        return f"also what was chosen; the search, which did the training too, took {took}"
     return f"also what was chosen: nothing is saved, and the search took {took}"
 
 
@@ -261,7 +306,8 @@ def _top(record: SearchRun) -> list[Item]:
     }
     took = "chosen" + fate.get(record.status, "")
     top = f"Top {TOP_PLANS - 1} and the chosen" if shown != plans[:TOP_PLANS] else f"Top {len(shown)}"
-    rows = [[top, *["samples/s"] * with_speed, "time", "money", "why not"]]
+    of = "remaining " if rest_text(record) else ""
+    rows = [[top, *["samples/s"] * with_speed, f"{of}time", f"{of}money", "why not"]]
     for plan in shown:
         reason = took if plan.config == chosen else entries[plan.config].text
         speed = [speed_text(speeds[plan.config])] * with_speed
@@ -271,7 +317,7 @@ def _top(record: SearchRun) -> list[Item]:
 
 def _others(record: SearchRun) -> list[Item]:
     entries = record.train_findings.rejected
-    failed = [e for e in entries if e.reason is RejectionReason.FAILED and record.status is not Status.ALL_FAILED]
+    failed = [e for e in entries if e.reason is RejectionReason.FAILED and record.status not in _ALL_LISTED]
     untried = [e for e in entries if e.reason in (RejectionReason.NOT_TRIED, RejectionReason.NOT_AFFORDABLE)]
     if not failed and not untried:
         return []

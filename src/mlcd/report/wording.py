@@ -28,6 +28,9 @@ def watch_text(watch: Watch) -> str:
     after = f"if it is too slow after {format_seconds(watch.seconds)}"
     if watch.fallback is None:
         return f"expected to fit ({chance} likely), and nothing measured is certain to; {after}, it ends"
+    if watch.renews:
+        where = f"it moves on demand ({watch.fallback.config} is certain to fit) while that still fits"
+        return f"expected to fit ({chance} likely) with the interruptions of spot nodes; near a limit {where}"
     where = f"it moves to {watch.fallback.config}, whose upper bound fits"
     return f"expected to fit ({chance} likely); {after}, {where}"
 

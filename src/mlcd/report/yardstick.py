@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from mlcd.report.origin import is_replayed
 from mlcd.report.ticks import Scale, Tick, number_ticks, time_ticks
 from mlcd.report.wording import speed_text
-from mlcd.run.run import SearchRun
+from mlcd.run.run import AnyRun
 from mlcd.trial.trial import Measurement
 from mlcd.units import format_seconds
 
@@ -17,14 +17,19 @@ class Yardstick:
 
     name, unit    of the axis, and after a number ("" if the text has it)
     title         what it is, in a sentence
+    of_speed      the number of a speed in samples/s
     """
 
     name: str
     unit: str
     title: str
-    value: Callable[[Measurement], float]
+    of_speed: Callable[[float], float]
     text: Callable[[float], str]
     ticks: Callable[[Scale, int], Sequence[Tick]]
+
+    def value(self, trial: Measurement) -> float:
+        """The number of a trial."""
+        return self.of_speed(trial.samples_per_second)
 
     def interval(self, trial: Measurement) -> tuple[float, float]:
         """(low, high) at 95%."""
@@ -45,7 +50,7 @@ _SPEED = Yardstick(
     name="samples/s",
     unit="samples/s",
     title="speed",
-    value=lambda trial: trial.samples_per_second,
+    of_speed=lambda samples_per_second: samples_per_second,
     text=speed_text,
     ticks=number_ticks,
 )
@@ -53,12 +58,12 @@ _JOB_TIME = Yardstick(
     name="job time",
     unit="",
     title="job time",
-    value=lambda trial: 1 / trial.samples_per_second,
+    of_speed=lambda samples_per_second: 1 / samples_per_second,
     text=format_seconds,
     ticks=time_ticks,
 )
 
 
-def yardstick(record: SearchRun) -> Yardstick:
+def yardstick(record: AnyRun) -> Yardstick:
     """The job's time for a replayed table, else the speed."""
     return _JOB_TIME if is_replayed(record) else _SPEED

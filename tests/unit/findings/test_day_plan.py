@@ -3,17 +3,16 @@
 from dataclasses import replace
 
 import pytest
-from tests.report_kind_samples import serving_run
+from tests.report_kind_samples import language_model_run, serving_run
 
 from mlcd.findings.day import day_plan, paid_seconds
 from mlcd.findings.serve import chosen, serve_findings
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.loadgen.chat.plan import ChatLimit, ChatMetric
-from mlcd.run.attempt import Attempt
 from mlcd.run.findings import DayPlan
 from mlcd.run.run import SearchRun
 from mlcd.space import Config, Knob, Space
-from mlcd.trial.trial import Load, Measurement, TokenLoad, TokenPoint
+from mlcd.trial.trial import Measurement
 from mlcd.units import Usd
 
 NIGHT_AND_DAY = (*(100.0,) * 8, *(1000.0,) * 10, *(260.0,) * 6)
@@ -103,49 +102,8 @@ def test_without_limits_none_is_broken() -> None:
     assert not plan(free).late_broken
 
 
-def point(in_flight: int, rate: float, ttft: float) -> TokenPoint:
-    times = {"ttft_p50": ttft, "ttft_p99": 1.2 * ttft, "tpot_p50": 0.01, "tpot_p99": 0.02}
-    whole = {f"e2e_p{percent}": in_flight / rate for percent in (50, 95, 99)}
-    return TokenPoint(
-        concurrency=in_flight,
-        output_tokens_per_second=10 * rate,
-        ttft_p95=1.1 * ttft,
-        tpot_p95=0.015,
-        kept=True,
-        requests_per_second=rate,
-        **times,
-        **whole,
-    )
-
-
 def chat_run(limit: ChatLimit) -> SearchRun:
-    """A server with up to 8 in flight, 4 requests/s then; 3 a second are promised."""
-    front = (point(1, 1.0, 0.1), point(8, 4.0, 0.5))
-    tokens = TokenLoad(
-        concurrency=8,
-        requests_per_second=4.0,
-        good_per_second=4.0,
-        input_tokens_per_second=40.0,
-        output_tokens_per_second=40.0,
-        input_tokens=10,
-        output_tokens=10,
-        ttft=(0.5, 0.55, 0.6),
-        tpot=(0.01, 0.015, 0.02),
-        e2e=(2.0, 2.0, 2.0),
-        front=front,
-    )
-    run = profiled(serving_run(), (1.0,) * 12 + (6.0,) * 12)
-    load = Load(p50_seconds=2.0, p95_seconds=2.0, p99_seconds=2.0, requests=100, tokens=tokens)
-    goal = Goal(minimize=Objective.COST, token_limits=(limit,))
-    steps = list(run.steps)
-    trial = steps[1].trial
-    assert isinstance(trial, Measurement)
-    steps[1] = steps[1].ended(replace(trial, load=load, samples_per_second=4.0))
-    outcome = steps[-1].outcome
-    assert isinstance(outcome, Attempt)
-    held = replace(outcome, load=load, samples_per_second=3.0)
-    steps[-1] = steps[-1].ended(held)
-    return replace(run, steps=tuple(steps), problem=replace(run.problem, goal=goal))
+    return profiled(language_model_run(limit), (1.0,) * 12 + (6.0,) * 12)
 
 
 def test_a_language_model_is_replayed_with_its_paces() -> None:
@@ -160,3 +118,11 @@ def test_what_the_simulation_says_of_traffic_that_was_verified_is_no_break() -> 
     """Its steady state breaks this limit, which the verification has kept."""
     day = plan(chat_run(ChatLimit(metric=ChatMetric.TTFT, percentile=99, seconds=0.61)))
     assert not [change for change in day.broken if change.replicas[1] >= change.replicas[0]]
+
+
+def test_a_late_replica_makes_whole_answers_late_and_not_the_time_of_a_token() -> None:
+    (rise,) = plan(chat_run(ChatLimit(metric=ChatMetric.E2E, percentile=95, seconds=4.0))).late_broken
+    assert rise.late_broken[0].startswith("e2e p95 ")
+    day = plan(chat_run(ChatLimit(metric=ChatMetric.TPOT, percentile=99, seconds=0.021)))
+    assert not day.broken
+    assert not day.late_broken, "a request that waits has its tokens as quickly as any"

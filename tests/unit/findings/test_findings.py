@@ -40,7 +40,7 @@ COMPUTED = ("train_findings", "serve_findings", "serverless_findings")
 def everything(run: Run[Any]) -> dict[str, object]:
     """Every form in which a run is shown."""
     kind = kind_of(run.kind)
-    parts: dict[str, object] = {name: kind.picture(run, name) for name in kind.pictures(run)}
+    parts: dict[str, object] = {picture.name: picture.svg for picture in kind.pictures(run)}
     return {**parts, "text": kind.text(run), "json": kind.json(run), "html": kind.html(run)}
 
 

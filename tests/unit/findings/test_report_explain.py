@@ -123,6 +123,8 @@ def test_untried_types_have_one_entry_per_reason() -> None:
         "94 other node counts of c5.xlarge and p2.xlarge",
         "all 50 of c5n.4xlarge",
     ]
+    assert few[1].text.startswith(f"not tried: {run.stopped}; the model expects ")
+    assert few[1].text.endswith(" x c5n.4xlarge"), "the best of them by the goal"
 
 
 def test_a_tie_names_its_tie_breaker() -> None:

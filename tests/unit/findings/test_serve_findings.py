@@ -3,12 +3,13 @@
 from dataclasses import replace
 
 import pytest
-from tests.report_kind_samples import fallen_run, serverless_run, serving_run
+from tests.report_kind_samples import fallen_run, language_model_run, serverless_run, serving_run
 from tests.report_samples import with_attempts, with_choice
 
 from mlcd.findings.serve import chosen, nearest_miss, rejected
 from mlcd.findings.serverless import serverless_findings
 from mlcd.goal import Goal, Objective, Slo
+from mlcd.loadgen.chat.plan import ChatLimit, ChatMetric
 from mlcd.run.findings import RejectedConfig, RejectionReason
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
@@ -132,6 +133,27 @@ def test_requests_that_failed_break_the_limit() -> None:
     assert load is not None
     entry = of_batch(with_load_test(run, 0, load=replace(load, errors=7)), 1)
     assert (entry.reason, entry.text) == (RejectionReason.BREAKS_SLO, "7 of 1,000 requests failed")
+
+
+def test_a_language_model_that_breaks_a_limit_says_which_and_by_how_much() -> None:
+    limit = ChatLimit(metric=ChatMetric.TTFT, percentile=99, seconds=0.7)
+    run = language_model_run(limit)
+    assert chosen(run) is not None
+    load = run.trials[1].trial.load if isinstance(run.trials[1].trial, Measurement) else None
+    assert load is not None
+    assert load.tokens is not None
+    slow = replace(load, tokens=replace(load.tokens, ttft=(0.5, 0.7, 0.75)))
+    entry = of_batch(with_load_test(run, 0, load=slow), 1)
+    text = "ttft p99 50 ms over the limit with 8 in flight"
+    assert (entry.reason, entry.text) == (RejectionReason.BREAKS_SLO, text)
+    failed = of_batch(with_load_test(run, 0, load=replace(slow, errors=3)), 1)
+    assert failed.text == "3 of 100 requests failed"
+    assert of_batch(run, 1).text == "its answers were not measured"
+    slower = replace(load, tokens=replace(load.tokens, ttft=(0.5, 0.7, 0.9)))
+    missed = nearest_miss(with_load_test(with_load_test(run, 0, load=slower), 2, load=slow))
+    assert missed is not None
+    assert missed.config is not None
+    assert missed.config["batch"] == 16, "7% over the limit, the other is 29% over it"
 
 
 def test_one_that_holds_too_few_requests_says_how_many() -> None:

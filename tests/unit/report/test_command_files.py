@@ -1,6 +1,7 @@
 """The files of servers that are commands, and of traffic that changes: what they start, and how it scales."""
 
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 from mlcd.report.autoscaling import on_schedule
 from mlcd.report.command_files import CommandDeployment, command_files
 from mlcd.report.deploy_files import Deployment, deploy_files
+from mlcd.report.service_files import Rented
 from mlcd.run.findings import DayPlan
 from mlcd.space import Config
 from mlcd.units import Usd
@@ -185,8 +187,34 @@ def test_skyserve_has_a_policy_and_the_command() -> None:
     assert made["resources"]["accelerators"] == {"L4": 2}
     (onnx,) = loaded(deploy_files("skyserve", ONNX)["service.yaml"])
     assert "'./a b.onnx'" in onnx["run"]
-    assert onnx["run"].startswith("python3 -m mlcd.server ")
+    assert onnx["run"].startswith('"$HOME/.mlcd-server"/bin/python -m mlcd.server ')
+    assert "uv venv --quiet --python '>=3.11'" in onnx["setup"]  # SkyPilot's nodes have Python 3.10
     assert "mlcd-1.0-py3-none-any.whl[serve]" in onnx["setup"]
+
+
+RENTED = Rented(
+    infra="aws/us-east-1",
+    instance_type="g6.xlarge",
+    workdir="/home/me/code",
+    secrets=("HF_TOKEN",),
+    file_mounts={"/d": "s3://d"},
+)
+
+
+def test_skyserve_has_the_nodes_that_were_measured() -> None:
+    (made,) = loaded(command_files("skyserve", deployment(rented=RENTED, setup="pip install x"))["service.yaml"])
+    assert made["resources"] == {
+        "ports": 8000,
+        "infra": "aws/us-east-1",
+        "instance_type": "g6.xlarge",
+        "image_id": "docker:vllm/vllm-openai:latest",
+    }
+    assert made["secrets"] == {"HF_TOKEN": None}  # `sky serve up --secret HF_TOKEN` tells it
+    assert made["file_mounts"] == {"/d": "s3://d", "/models/llama": "/home/me/llama"}
+    assert (made["workdir"], made["setup"]) == ("/home/me/code", "pip install x")
+    (onnx,) = loaded(deploy_files("skyserve", replace(ONNX, rented=RENTED))["service.yaml"])
+    assert onnx["resources"]["instance_type"] == "g6.xlarge"
+    assert onnx["workdir"] == "."
 
 
 def test_kserve_and_scaling_of_an_onnx_model() -> None:
@@ -215,13 +243,18 @@ def test_skypilot_reads_the_service(tmp_path: Path) -> None:
         "day": command_files("skyserve", here)["service.yaml"],
         "alone": command_files("skyserve", deployment(day=None, model="org/x", model_is_here=False))["service.yaml"],
         "onnx": deploy_files("skyserve", ONNX)["service.yaml"],
+        "rented": command_files(
+            "skyserve",
+            deployment(rented=Rented(infra="kubernetes", instance_type="4CPU--16GB"), model="x", model_is_here=False),
+        )["service.yaml"],
     }
     for name, text in texts.items():
         (tmp_path / f"{name}.yaml").write_text(text)
     command = [str(SKYPILOT), "-c", LOAD, *(str(tmp_path / f"{name}.yaml") for name in texts)]
     found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
     assert found.returncode == 0, found.stderr[-2000:]
-    lines = found.stdout.strip().splitlines()[-3:]
+    lines = found.stdout.strip().splitlines()[-4:]
     assert lines[0].startswith("1 4 2.5 /health")
     assert lines[1].startswith("1 1 None /health") or lines[1].startswith("1 None None /health")
     assert lines[2].startswith("1 4 2.5 /v2/health/ready")
+    assert lines[3].startswith("1 4 2.5 /health")

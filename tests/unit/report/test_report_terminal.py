@@ -63,6 +63,8 @@ def test_a_number_stays_with_its_unit() -> None:
         lines = rendered([Line(text, is_wrapped=True)], width=width).splitlines()
         assert [line for line in lines if re.search(r"[0-9]$", line)] == []
         assert " ".join(" ".join(lines).split()) == text
+        if width >= 24:
+            assert [line for line in lines if re.search(r"[0-9] (d|min)$", line)] == [], "a duration stays together"
 
 
 @pytest.mark.parametrize("name", VERDICTS)

@@ -29,15 +29,16 @@ from mlcd.findings.rejected import listed
 from mlcd.problem import Problem
 from mlcd.report.as_json import schema
 from mlcd.report.node_metrics import bytes_text
-from mlcd.report.progress import ProgressLines, _worth
+from mlcd.report.progress import ProgressLines
 from mlcd.report.receipt_lines import train_lines
 from mlcd.report.serving import serving_verdict
 from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
+from mlcd.report.worth import worth
 from mlcd.run.findings import AccountStep
 from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
-from mlcd.run.verdict import Naive
+from mlcd.run.verdict import Naive, Relaxation
 from mlcd.space import Config
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.outcome import Status
@@ -225,25 +226,17 @@ def test_a_faster_trial_that_does_not_fit_is_not_called_no_better() -> None:
     fastest = max(measured, key=lambda trial: trial.samples_per_second)
     slowest = min(measured, key=lambda trial: trial.samples_per_second)
     fits = Plan.of(run.problem, slowest)
-    money = Money(
-        spent=run.spent,
-        reserved=ZERO,
-        left=ZERO,
-        elapsed_seconds=run.search_seconds,
-        reserved_seconds=0.0,
-        seconds_left=None,
-    )
     other = Plan.of(run.problem, fastest)
 
     def said(budget: Usd) -> str:
         given = replace(run.problem, goal=replace(run.problem.goal, budget=budget, deadline_seconds=None))
-        return _worth(given, fastest, fits, fits, slowest, money=money)
+        return worth(given, fastest, fits, fits, slowest, spent=run.spent, elapsed_seconds=run.search_seconds)
 
     assert said(other.usd).endswith(
         f"faster than {slowest.config}, but would cost {run.spent + other.usd} with the search: over the budget"
     )
     assert said(run.spent + other.usd).endswith(f"faster than {slowest.config}, but not certain to fit the limits")
-    worse = _worth(run.problem, slowest, other, other, fastest, money=money)
+    worse = worth(run.problem, slowest, other, other, fastest, spent=run.spent, elapsed_seconds=run.search_seconds)
     assert worse.endswith(f"no better than {fastest.config}")
 
 
@@ -368,7 +361,7 @@ def test_one_line_per_trial_with_speed_money_and_best() -> None:
 def test_each_trial_says_what_came_and_what_it_was_worth() -> None:
     run = budget_run()
     lines = played(run, io.StringIO(), problem=run.problem).splitlines()
-    assert "the first that fits" in next(line for line in lines if "came" in line)
+    assert "the first that fits" in next(line for line in lines if "measured in" in line)
     seventh = next(at for at, line in enumerate(lines) if line.startswith("  7 "))
     step = next(step for step in run.trials if step.number == 7)
     before = next(paid.incumbent for trial, paid in paid_steps(run) if trial.number == 6)
@@ -377,13 +370,14 @@ def test_each_trial_says_what_came_and_what_it_was_worth() -> None:
     assert after is not None
     saved = format_seconds(before.seconds - after.seconds)
     assert step.reason in lines[seventh + 1]
-    assert f"came {format_seconds(after.seconds)} and {after.usd}: saves {saved} of the run for" in lines[seventh + 1]
+    told = f"measured in {format_seconds(step.trial.seconds)}: {format_seconds(after.seconds)} and {after.usd} to train"
+    assert f"{told}; saves {saved} of the training" in lines[seventh + 1]
     worse = [line for line in lines if "no better than" in line]
-    measured = sum("came" in line for line in lines)
+    measured = sum("measured in" in line for line in lines)
     assert measured == len(run.history.measured)
     assert worse
     resumed = played(run, io.StringIO(), since=6, problem=run.problem).splitlines()
-    assert "the best so far" in next(line for line in resumed if "came" in line)
+    assert "the best so far" in next(line for line in resumed if "measured in" in line)
 
 
 def test_columns_of_trials_line_up() -> None:
@@ -551,6 +545,8 @@ def test_what_the_clouds_monitoring_measured_is_shown_per_step() -> None:
         "cpu_percent": 61.6,
         "received_bytes": 1.25e9,
         "sent_bytes": 3.4e10,
+        "gpu_percent": None,
+        "gpu_memory_gib": None,
     }
     assert (training["node_metrics"]["cpu_percent"], training["node_metrics"]["sent_bytes"]) == (97.2, None)
     jsonschema.validate(result, schema(), cls=jsonschema.Draft202012Validator)
@@ -560,3 +556,14 @@ def test_without_metrics_nothing_is_shown() -> None:
     run = budget_run()
     assert "Per node" not in verdict_of(run)
     assert "What the cloud measured" not in html_of(run)
+
+
+def test_the_way_out_says_which_flags_to_give() -> None:
+    run = SAMPLES["nothing-fits"]()
+    assert run.verdict is not None
+    way = Relaxation(text="c5.xlarge would fit", budget=Usd.of("131.5"), deadline_seconds=4 * 3600 + 61.0)
+    text = " ".join(verdict_of(replace(run, verdict=replace(run.verdict, relaxations=(way,)))).split())
+    assert (
+        "The same command with --budget 131.50 --deadline 4h2min --reuse starts from what these trials measured."
+        in text
+    )
