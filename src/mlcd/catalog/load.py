@@ -194,7 +194,7 @@ class _Cells:
         name = self.given.get("accelerator", self.old.accelerator if self.old is not None else None)
         if name is None or name.lower() == "none":
             for field in _ACCELERATOR:
-                if self.given.get(field, "0") not in ("0", "none"):
+                if self.given.get(field, "0") not in ("0", "0.0", "none"):
                     _refuse("is given without an accelerator", self.file, self.line, field, self.given[field])
             return None, 0
         count = self.number("accelerators")

@@ -8,6 +8,7 @@ import csv
 import io
 import json
 import math
+import os
 from collections import Counter
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -211,6 +212,8 @@ def _tables(source: str | None) -> dict[str, tuple[str, ...]]:
     """Where the table of each cloud may be, in order of preference."""
     if source is None:
         return {cloud: tuple(f"{base}/{cloud}/vms.csv" for base in HOSTED) for cloud in REGIONS}
+    if "://" not in source and not os.path.exists(source):  # noqa: PTH110 - False where the name is too long
+        raise CatalogError(f"{source}: there is no such file or folder")
     if not source.endswith(".csv"):
         return {cloud: (f"{source.rstrip('/')}/{cloud}/vms.csv",) for cloud in REGIONS}
     cloud = source.replace("\\", "/").rpartition("/")[0].rpartition("/")[2]

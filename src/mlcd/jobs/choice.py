@@ -1,19 +1,22 @@
 """What a job may choose from: the instance types and node counts it names, checked against what is offered."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
 from mlcd.catalog import Catalog, Instance, NotOffered, family_globs
+from mlcd.catalog.places import at_place
 from mlcd.clouds.replay import ReplayInstance, ReplayWorkload
 from mlcd.errors import nearest
 from mlcd.jobs.accelerators import FIELD as ACCELERATORS
 from mlcd.jobs.accelerators import check_accelerators, with_accelerators
 from mlcd.space import Config
+from mlcd.space.placed import matches, plain_name
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.spec.node import YamlNode
 from mlcd.spec.place import PlacedSpec
+from mlcd.spec.serve import ServeSpec
 
 MOST_CONFIGURATIONS = 100_000
 """Upper limit of the space: one suggestion looks at every configuration, and the whole product stays within 1 GB."""
@@ -41,28 +44,21 @@ class MeasuredTypes:
     notes: tuple[str, ...] = ()
 
 
-def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
-    """The types of `cloud` that the job may use. Raises SpecError at the name or glob that does not fit."""
-    patterns = spec.resources.instance_type
-    if patterns is None:
-        patterns = ("*",) if spec.resources.accelerators else catalog.default_types(cloud)
+def offer(spec: TrainSpec, clouds: Sequence[str], catalog: Catalog) -> TypeOffer:
+    """The types of `clouds` that the job may use; of several, under names that say where they are.
+
+    Raises SpecError at the name or glob that does not fit.
+    """
     named: dict[str, Instance] = {}
     chosen: dict[str, Instance] = {}
     no_spot: dict[str, None] = {}
     unfit: dict[str, str] = {}
-    for position, pattern in enumerate(patterns):
-        try:
-            found = catalog.select((pattern,), cloud=cloud)
-        except NotOffered as error:
-            place = type_field(spec, position)
-            raise spec.error(
-                place, error.problem, value=pattern, allowed=error.allowed, nearest=error.nearest
-            ) from error
+    for position, pattern, found in _selected(spec, clouds, catalog):
         named.update((instance.name, instance) for instance in found)
         for instance in may_train(with_accelerators(spec, found), unfit):
-            if instance.price(spot=spec.resources.use_spot) is not None:
+            if instance.price(spot=spec.resources.only_spot) is not None:
                 chosen[instance.name] = instance
-            elif pattern == instance.name:
+            elif pattern == plain_name(instance.name):
                 raise spec.error(
                     type_field(spec, position),
                     "has no spot market",
@@ -89,6 +85,35 @@ def offer(spec: TrainSpec, cloud: str, catalog: Catalog) -> TypeOffer:
         )
     notes = (f"excluded, no spot market: {listed(no_spot)}",) if no_spot else ()
     return TypeOffer(instances=tuple(chosen.values()), counts=counts, notes=(*notes, *unfit_notes(unfit, chosen)))
+
+
+def _selected(
+    spec: TrainSpec, clouds: Sequence[str], catalog: Catalog
+) -> Iterator[tuple[int, str, tuple[Instance, ...]]]:
+    """(position, pattern, types) of each pattern of the job, or of each cloud's defaults. Raises SpecError."""
+    patterns = spec.resources.instance_type
+    if patterns is None:
+        for cloud in clouds:
+            for pattern in ("*",) if spec.resources.accelerators else catalog.default_types(cloud):
+                found = catalog.select((pattern,), cloud=cloud)
+                yield 0, pattern, at_place(found, cloud) if len(clouds) > 1 else found
+        return
+    for position, pattern in enumerate(patterns):
+        selected: list[Instance] = []
+        missing: list[NotOffered] = []
+        for cloud in clouds:
+            try:
+                found = catalog.select((pattern,), cloud=cloud)
+            except NotOffered as error:
+                missing.append(error)
+            else:
+                selected += at_place(found, cloud) if len(clouds) > 1 else found
+        if not selected:
+            first = next((error for error in missing if error.nearest), missing[0])
+            problem = first.problem if len(clouds) == 1 else f"none of {', '.join(clouds)} has such a type"
+            place = type_field(spec, position)
+            raise spec.error(place, problem, value=pattern, allowed=first.allowed, nearest=first.nearest) from first
+        yield position, pattern, tuple(selected)
 
 
 def may_train(found: Sequence[Instance], unfit: dict[str, str]) -> tuple[Instance, ...]:
@@ -126,7 +151,7 @@ def measured(spec: TrainSpec, workload: ReplayWorkload, catalog: Catalog) -> Mea
     """The rows of `workload` for the job: all, or those of the types and node counts it names. Raises SpecError."""
     if spec.resources.use_spot:
         problem = "a measured table has no spot prices and no interruptions"
-        raise spec.error("resources.use_spot", problem, value=True, allowed="false")
+        raise spec.error("resources.use_spot", problem, value=spec.resources.use_spot, allowed="false")
     if spec.resources.accelerators:
         problem = "a measured table names types, not accelerators"
         raise spec.error(ACCELERATORS, problem, allowed="resources.instance_type")
@@ -144,6 +169,23 @@ def measured(spec: TrainSpec, workload: ReplayWorkload, catalog: Catalog) -> Mea
     notes = (f"excluded, never measured on these node counts: {listed(missing)}",) if missing else ()
     instances = {name: instance for name, instance in workload.instances.items() if name in left}
     return MeasuredTypes(configs=configs, instances=instances, notes=notes)
+
+
+def check_prices(spec: TrainSpec | ServeSpec, names: Sequence[str]) -> None:
+    """Raises SpecError for a price of a type that is not offered: what was meant would have another price.
+
+    A job that `--on` moved may keep the prices of the types that its file names.
+    """
+    if "on" in dict(spec.overrides):
+        return
+    for name in spec.resources.prices:
+        if name not in names and name not in map(plain_name, names):
+            raise spec.error(
+                f"resources.prices.{name}",
+                f"{spec.resources.infra} has no such type",
+                allowed=listed(names),
+                nearest=nearest(name, names),
+            )
 
 
 def listed(names: Iterable[str], most: int = _NAMES_LISTED) -> str:
@@ -177,7 +219,7 @@ def _checked_counts(spec: TrainSpec, names: Sequence[str]) -> NodeCounts:
     """The job's node counts. Raises SpecError for a glob that matches none of `names`."""
     counts = spec.num_nodes or DEFAULT_CLOUD_NODES
     for glob, _ in counts.by_glob:
-        if not any(fnmatchcase(name, glob) for name in names):
+        if not any(matches(name, glob) for name in names):
             raise spec.error(
                 YamlNode(value=None, path="num_nodes").child_path(glob),
                 "matches none of the available instance types",

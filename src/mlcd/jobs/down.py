@@ -4,14 +4,16 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from mlcd.clouds.local import Local
 from mlcd.clouds.nodes import PREFIX, Closable, Leftover, ListsUnproved, NodeEngine, Sweeping, Unproved
 from mlcd.clouds.skypilot.task import cluster_name
 from mlcd.clouds.workspace import Workspace
-from mlcd.errors import BadInput, MlcdError, ProviderError
+from mlcd.errors import BadInput, MlcdError, ProviderError, nearest
 from mlcd.jobs.plugin import cloud_names, plugin_engine
 from mlcd.jobs.real import DIRECT, SKYPILOT, engine_for
 from mlcd.jobs.where import BUILT_IN
-from mlcd.store.store import FILE, Store
+from mlcd.spec.infra import infras_of
+from mlcd.store.store import Store, has_store
 
 EVERYWHERE = (*DIRECT, "skypilot")
 
@@ -41,9 +43,9 @@ def leftovers(
         try:
             engine = _engine(kind, home)
             found += engine.leftovers() if engine is not None else ()
-        except (ProviderError, BadInput) as error:  # BadInput: a plug-in that cannot be loaded
+        except (ProviderError, BadInput, OSError) as error:  # BadInput: a plug-in that cannot be loaded
             if on is not None:
-                raise
+                raise _explained(kind, error) from error
             unreachable.append((kind, str(error)))
         finally:
             _close(engine)
@@ -54,7 +56,7 @@ def was_used(home: Path, kind: str) -> bool:
     """Whether a run of this home was on a cloud of `kind`, so that something of it may be there; True if unknown."""
     if kind not in ("slurm", "skypilot"):
         return True
-    if not (home / FILE).exists():
+    if not has_store(home):
         return False
     names = (*SKYPILOT, "skypilot") if kind == "skypilot" else (kind,)
     try:
@@ -62,7 +64,9 @@ def was_used(home: Path, kind: str) -> bool:
             found = store.runs()
     except MlcdError:
         return True
-    return any(each.damage or each.cloud.partition("/")[0] in names for each in found)
+    return any(
+        each.damage or any(infra.partition("/")[0] in names for infra in infras_of(each.cloud)) for each in found
+    )
 
 
 def unproved(home: Path, *, on: str | None = None, run_id: str | None = None) -> tuple[Unproved, ...]:
@@ -74,7 +78,7 @@ def unproved(home: Path, *, on: str | None = None, run_id: str | None = None) ->
             engine = _engine(kind, home)
             if isinstance(engine, ListsUnproved):
                 found += [one for one in engine.unproved() if _key(one) not in map(_key, found)]
-        except (ProviderError, BadInput):  # `leftovers` has said so
+        except (ProviderError, BadInput, OSError):  # `leftovers` has said so
             continue
         finally:
             _close(engine)
@@ -91,8 +95,8 @@ def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, Mlcd
             continue
         try:
             engine.end(leftover)
-        except MlcdError as error:
-            failed.append((leftover, error))
+        except (MlcdError, OSError) as error:  # what is left must not keep the others running
+            failed.append((leftover, _explained(leftover.lease_id, error)))
     for engine in engines.values():
         _close(engine)
     return tuple(failed)
@@ -101,11 +105,23 @@ def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, Mlcd
 def sweep(home: Path, *, on: str | None = None) -> None:
     """Forget ended leases of killed mlcd processes, on the clouds that keep something of them."""
     for kind in _kinds(on):
-        with suppress(ProviderError, BadInput):  # `leftovers` has said so
+        with suppress(ProviderError, BadInput, OSError):  # `leftovers` has said so
             engine = _engine(kind, home)
             if isinstance(engine, Sweeping):
                 engine.sweep()
             _close(engine)
+
+
+def end_abandoned(home: Path, run_id: str) -> None:
+    """End what a killed mlcd left of a run on this machine, and forget its leases. Never raises for what it cannot end.
+
+    Before the run's folders are deleted: they show what may belong to a lease.
+    """
+    Local(home).leases.end_abandoned(run_id)
+
+
+def _explained(what: str, error: MlcdError | OSError) -> MlcdError:
+    return error if isinstance(error, MlcdError) else ProviderError(f"{what}: {error}")
 
 
 def _is_of(home: Path, run_id: str | None, found: Leftover | Unproved) -> bool:
@@ -118,7 +134,16 @@ def _is_of(home: Path, run_id: str | None, found: Leftover | Unproved) -> bool:
 
 
 def _kinds(on: str | None) -> tuple[str, ...]:
-    return (*EVERYWHERE, *cloud_names(BUILT_IN)) if on is None else (on.partition("/")[0],)
+    plugged = cloud_names(BUILT_IN)
+    if on is None:
+        return (*EVERYWHERE, *plugged)
+    kinds, known = [infra.partition("/")[0] for infra in infras_of(on)], (*DIRECT, *SKYPILOT, *plugged)
+    for kind in kinds:
+        if kind not in (*known, "skypilot"):
+            near = nearest(kind, known)
+            hint = f"; did you mean {near!r}?" if near else ""
+            raise BadInput(f"--on: there is no such cloud (got {on[:80]!r}); allowed: {', '.join(known)}{hint}")
+    return tuple(dict.fromkeys(kinds))
 
 
 def _key(one: Unproved) -> tuple[int | None, str]:

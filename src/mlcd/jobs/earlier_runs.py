@@ -17,11 +17,13 @@ from mlcd.run.run import AnyRun
 from mlcd.space import Config
 from mlcd.spec import TrainSpec
 from mlcd.store.damage import DamagedStore
-from mlcd.store.store import FILE, Store
+from mlcd.store.store import Store, has_store
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Trial
 
 MOST_RUNS = 20
-"""Most runs to look at, the newest first."""
+"""Most runs to learn from, the newest first."""
+MOST_LOOKED_AT = 1_000
+"""Most runs to search for those: a team's store may have a hundred thousand."""
 MOST_SIMILAR = 3
 """Most other jobs that count."""
 DAY_SECONDS = 86_400.0
@@ -47,14 +49,16 @@ def earlier_runs(folder: Path, cloud: str, spec: TrainSpec, problem: Problem) ->
     differ. Speeds and lack of memory are taken over; other failures may have been put right since. Work that a trial
     did is not: its checkpoint belongs to its run.
     """
-    if not (folder / FILE).exists():
+    if not has_store(folder):
         return EarlierRuns()
     found: dict[Config, ReusedTrial] = {}
     similar: dict[str, tuple[Problem, History]] = {}
     used = 0
     with Store(folder, reading=True) as store:
-        for summary in store.runs():  # the newest first
-            if summary.kind is not Kind.TRAIN or summary.cloud != cloud or not summary.trials or used == MOST_RUNS:
+        for summary in store.newest(MOST_LOOKED_AT):
+            if used == MOST_RUNS:
+                break
+            if summary.kind is not Kind.TRAIN or summary.cloud != cloud or not summary.trials:
                 continue
             with suppress(DamagedStore, SpecError):
                 used += 1

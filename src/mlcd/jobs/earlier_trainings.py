@@ -7,14 +7,14 @@ from pathlib import Path
 
 from mlcd.functions import FunctionProblem
 from mlcd.jobs.choice import listed
-from mlcd.jobs.earlier_runs import age_text
+from mlcd.jobs.earlier_runs import MOST_LOOKED_AT, age_text
 from mlcd.models.epochs import EpochPrior
 from mlcd.models.experience import prior_from_runs
 from mlcd.run.header import FunctionFacts
 from mlcd.run.kind import Kind
 from mlcd.run.run import AnyRun, EpochRun
 from mlcd.store.damage import DamagedStore
-from mlcd.store.store import FILE, Store
+from mlcd.store.store import Store, has_store
 from mlcd.trial.epoch import Epoch
 
 MOST_RUNS = 8
@@ -23,11 +23,11 @@ MOST_RUNS = 8
 
 def earlier_trainings(folder: Path, cloud: str, facts: FunctionFacts, problem: FunctionProblem) -> tuple[str, ...]:
     """The names of earlier runs that trained the same model on the same samples in the same place, newest first."""
-    if not (folder / FILE).exists():
+    if not has_store(folder):
         return ()
     found: list[str] = []
     with Store(folder) as store:
-        for summary in store.runs():
+        for summary in store.newest(MOST_LOOKED_AT):
             if summary.kind is Kind.SERVERLESS and summary.cloud == cloud and summary.trials:
                 with suppress(DamagedStore):
                     run = store.load(summary.run_id)

@@ -139,13 +139,18 @@ def _at(values: Sequence[T], places: NDArray[np.float64]) -> list[T]:
 
 
 def _made_up(problem: Problem, run_seconds: float, number: int) -> ReplayWorkload:
-    """A job whose speed on a node follows the node's price, with a factor for each type, and grows with the nodes."""
+    """A job whose speed on a node follows the node's price, with a factor for each type and each setting.
+
+    It grows with the nodes.
+    """
     chance = random.Random(f"expected|{problem.name}|{number}")  # noqa: S311 - a simulation
     drag = math.exp(chance.uniform(math.log(DRAG[0]), math.log(DRAG[1])))
     factors: dict[str, float] = {}
     seconds = []
     for config, price in zip(problem.space, problem.usd_per_hour, strict=True):
-        factor = factors.setdefault(config.instance, math.exp(chance.gauss(0.0, TYPE_SPREAD)))
+        factor = 1.0
+        for name in (config.instance, *(f"{knob}={value}" for knob, value in config.settings.items())):
+            factor *= factors.setdefault(name, math.exp(chance.gauss(0.0, TYPE_SPREAD)))
         node = price.dollars / config.nodes * factor
         seconds.append((1 + drag * (config.nodes - 1)) / (node * config.nodes))
     dollars = problem.dollars_per_second.tolist()

@@ -2,9 +2,9 @@
 
 from itertools import product
 
-from mlcd.catalog import load_catalog
+from mlcd.clouds.gpu_share import WHOLE
+from mlcd.clouds.gpu_types import gpu_price
 from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
-from mlcd.clouds.serving.gpu_share import WHOLE
 from mlcd.clouds.serving.local import GPU_SHARE, cores_of
 from mlcd.gpus import Gpu, can_share, find_gpus
 from mlcd.jobs.choice import check_size
@@ -18,10 +18,6 @@ BATCHES = (1, 4, 16, 64)
 SHARES = (12, 25, 50, 100)
 """Percent; about the shares of the shipped tables (16, 32, 64 and 132 of 132 multiprocessors)."""
 LOG2_BITS = {"fp32": 5.0, "tf32": 4.25, "bf16": 4.0, "fp16": 4.0, "int8": 3.0}
-GPU_PRICE = "local.gpu"
-"""Its name in `resources.prices`."""
-UNKNOWN_GPU_USD_PER_HOUR = 1.0
-"""Of a GPU that is in no catalog: nominal, so that shares of it can be compared."""
 
 
 def gpu_for(spec: ServeSpec, model: ServedModel) -> Gpu | None:
@@ -41,20 +37,7 @@ def gpu_for(spec: ServeSpec, model: ServedModel) -> Gpu | None:
 
 def gpu_usd_per_hour(spec: ServeSpec, gpu: Gpu) -> tuple[Usd, str]:
     """(USD per hour of the whole GPU, a note on where that is from): the job's price, else the catalog's lowest."""
-    own = spec.resources.prices.get(GPU_PRICE)
-    if own is not None:
-        return own, ""
-    offers = [
-        (each.usd_per_hour.dollars / each.accelerators, each.name)
-        for each in load_catalog().instances
-        if each.accelerators and each.accelerator and each.accelerator.upper() == gpu.model.upper()
-    ]
-    if not offers:
-        nominal = Usd.of(str(UNKNOWN_GPU_USD_PER_HOUR))
-        return nominal, f"no price of a {gpu.name} is known: {nominal} an hour; set resources.prices.{GPU_PRICE}"
-    usd, name = min(offers)
-    found = Usd.of(str(round(usd, 6)))
-    return found, f"an hour of the {gpu.name} counts {found}, as on {name}; resources.prices.{GPU_PRICE} sets another"
+    return gpu_price(gpu, spec.resources.prices)
 
 
 def gpu_work(spec: ServeSpec, model: ServedModel, gpu: Gpu) -> tuple[Space, tuple[Usd, ...], tuple[str, ...]]:

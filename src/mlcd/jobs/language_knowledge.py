@@ -11,6 +11,7 @@ from mlcd.catalog import Instance
 from mlcd.errors import MlcdError
 from mlcd.gpus import Gpu
 from mlcd.jobs.choice import listed
+from mlcd.jobs.earlier_runs import MOST_LOOKED_AT
 from mlcd.known import Known, KnownModel, TargetModel
 from mlcd.known.gpus import Machine, gpu_of
 from mlcd.known.language_models import LanguageModel, TokenLengths, read_config
@@ -20,7 +21,7 @@ from mlcd.run.kind import Kind
 from mlcd.run.run import AnyRun
 from mlcd.space import Config
 from mlcd.store.damage import DamagedStore
-from mlcd.store.store import FILE, Store
+from mlcd.store.store import Store, has_store
 from mlcd.trial.trial import TokenLoad
 from mlcd.untrusted import Malformed
 
@@ -130,13 +131,15 @@ def _earlier(
     folder: Path, cloud: str, instances: frozenset[str], lengths: TokenLengths, names: tuple[str, ...] | None
 ) -> tuple[_EarlierRun, ...]:
     """Runs of language models in the same place on the same types with requests like these, the newest first."""
-    if not instances or names == () or not (folder / FILE).exists():
+    if not instances or names == () or not has_store(folder):
         return ()
     found: list[_EarlierRun] = []
     looked = 0
     with Store(folder, reading=True) as store:
-        for summary in store.runs():
-            if summary.kind is not Kind.SERVE or summary.cloud != cloud or not summary.trials or looked == MOST_RUNS:
+        for summary in store.newest(MOST_LOOKED_AT):
+            if looked == MOST_RUNS:
+                break
+            if summary.kind is not Kind.SERVE or summary.cloud != cloud or not summary.trials:
                 continue
             if not (
                 summary.status is not None and summary.status.is_final if names is None else summary.run_id in names

@@ -7,11 +7,13 @@ from mlcd.catalog import Instance
 from mlcd.clouds.nodes import NodeEngine
 from mlcd.clouds.plugin import CloudJob, CloudOffer, CloudPlugin
 from mlcd.errors import BadInput
+from mlcd.jobs.moves import ignored_note
 from mlcd.jobs.real import env_values, on_nodes, type_price, types_and_counts, workdir
 from mlcd.jobs.resolved_job import REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of, refuse_batches
 from mlcd.jobs.work import RESTART_SECONDS, with_work
 from mlcd.plugins import CLOUDS, is_object_name, load_object, plugin_names
 from mlcd.spec import TrainSpec
+from mlcd.spec.spot import ANY
 
 
 def cloud_names(built_in: frozenset[str]) -> tuple[str, ...]:
@@ -37,12 +39,15 @@ def on_plugin(spec: TrainSpec, plugin: CloudPlugin, *, where: str, folder: Path,
         model=spec.job.model,
         samples=spec.job.all_samples,
         batch=spec.job.batch,
-        use_spot=spec.resources.use_spot,
+        use_spot=spec.resources.only_spot,
         run=spec.run,
         setup=spec.setup,
         envs=env_values(spec),
         workdir=workdir(spec),
     )
+    if spec.resources.use_spot == ANY:
+        said = "is not yet for clouds of plug-ins"
+        raise spec.error("resources.use_spot", said, value=ANY, allowed="true or false")
     offer = plugin.prepare(job)
     if isinstance(offer, CloudOffer):
         return _offered(spec, offer)
@@ -100,7 +105,7 @@ def _offered(spec: TrainSpec, offer: CloudOffer) -> ResolvedJob:
         problem=problem,
         cloud=offer.cloud,
         naive=naive_choices(space, prices, ()),
-        notes=(*offer.notes, *notes),
+        notes=(*offer.notes, *notes, *ignored_note(spec, _name(spec))),
         charged=offer.charged,
     )
 

@@ -10,7 +10,7 @@ from typing import Any, Generic, cast
 from mlcd.deciders.decision import Decider, P
 from mlcd.engine import Engine
 from mlcd.engine.performer import HandsOver, Performer
-from mlcd.errors import ProviderError
+from mlcd.errors import BadInput, ProviderError
 from mlcd.events import Observer, RunBegan, RunEnded, Warned, ignore
 from mlcd.findings import findings_of
 from mlcd.problem import Problem
@@ -107,6 +107,7 @@ def continue_run(
 
     Raises as `begin` does, and RunBusy where another process works on it.
     """
+    check_here(run, store)
     with store.lock(run.run_id), ExitStack() as leaving:
         now = cast(Run[P], store.load(run.run_id))  # another process may have continued it meanwhile
         if now.status.is_final:
@@ -115,6 +116,16 @@ def continue_run(
         store.keep_envs(now.run_id, prepared.envs)  # they may have been given anew
         performer = prepared.connect(now.problem, leaving)
         return _drive(now, prepared, performer, store, observer, search_only=search_only)
+
+
+def check_here(run: Run[Any], store: Store) -> None:
+    """Raises BadInput where the files of a team's run are on another machine. A simulated run has none."""
+    if not run.header.simulated and not run.status.is_final and not store.is_here(run.run_id):
+        place = run.header.made_by or "another machine"
+        raise BadInput(
+            f"run {run.run_id} was started by {place}, and its checkpoint and nodes' files are there: resume it there,"
+            f" with the same MLCD_HOME; `mlcd show {run.run_id}` works here"
+        )
 
 
 def _drive(

@@ -2,30 +2,41 @@
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from mlcd.catalog import Instance, load_catalog
+from mlcd.catalog.places import cloud_and_region
 from mlcd.catalog.sets import cloud_of
 from mlcd.clouds.busy import busy_notes
+from mlcd.clouds.gpu_types import GPU_PRICE
 from mlcd.clouds.job import SAVE_SECONDS, JobCloud, RealJob
+from mlcd.clouds.local import job_path
 from mlcd.clouds.nodes import NodeEngine
+from mlcd.clouds.several import SeveralPlaces
 from mlcd.errors import ProviderError, nearest
 from mlcd.jobs.accelerators import check_accelerators, with_accelerators
 from mlcd.jobs.batches import with_batches
-from mlcd.jobs.choice import check_size, listed, may_train, type_field, unfit_notes
+from mlcd.jobs.choice import check_prices, check_size, listed, may_train, type_field, unfit_notes
+from mlcd.jobs.gpus_of_node import with_gpus
+from mlcd.jobs.knobs import unmentioned, with_knobs
+from mlcd.jobs.markets import with_market
+from mlcd.jobs.moves import ignored_note, with_moves
 from mlcd.jobs.resolved_job import CLOUD_TRIAL, REAL_SLOWDOWN, ResolvedJob, deployments, naive_choices, problem_of
-from mlcd.jobs.run_script import check_script, outputs_notes
+from mlcd.jobs.run_script import check_script, missing_program, outputs_notes
 from mlcd.jobs.work import LOCAL_RESTART_SECONDS, RESTART_SECONDS, with_work
 from mlcd.problem import STOP_SECONDS, Target, TrialPolicy
+from mlcd.space.placed import matches, plain_name
 from mlcd.spec import NodeCounts, TrainSpec
 from mlcd.spec.serve import ServeSpec
 from mlcd.units import Usd
 
 NOMINAL_PRICE_CLOUDS = ("local", "minicloud")
+MOST_LISTED = 8
+"""Types that a message names."""
 """Engines on this machine: their prices only weigh time against money; nobody is charged."""
 
 LOCAL_TRIAL = TrialPolicy(seconds=20.0, extra_seconds_per_3_nodes=2.0, watchdog_seconds=30.0)
@@ -43,7 +54,7 @@ def engine_for(kind: str, rest: str, home: Path, spec: TrainSpec | ServeSpec | N
     """The engine called `kind`, with the settings of the job if there is one. Starts nothing. Raises ProviderError."""
     if kind in _ENGINES:
         return _ENGINES[kind](kind, rest, home, spec)
-    if kind in (*SKYPILOT, "skypilot") and not isinstance(spec, ServeSpec):
+    if kind in (*SKYPILOT, "skypilot"):
         return _skypilot(kind, rest, home, spec)
     raise ProviderError(f"{kind}: no engine starts nodes there; there are: {', '.join((*DIRECT, *SKYPILOT))}")
 
@@ -67,7 +78,11 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
     """A job on `kind` nodes; `engine` if a plug-in provides it. Raises SpecError, ProviderError; starts nothing."""
     engine = engine or engine_for(kind, rest, home, spec)
     job = _job(spec)
-    _check_secrets(spec)
+    if kind == "local" and not spec.setup.strip() and "PATH" not in spec.envs:
+        missing = missing_program(spec.run, path=job_path())
+        if missing:
+            raise spec.error("run", missing, value=spec.run.strip()[:200])
+    check_secrets(spec)
     instances, counts, notes = types_and_counts(spec, engine)
     prices = {instance.name: type_price(spec, instance) for instance in instances}
     usual = LOCAL_TRIAL if kind in NOMINAL_PRICE_CLOUDS else CLOUD_TRIAL
@@ -78,9 +93,25 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
     problem = problem_of(spec, space, prices, work_samples=samples, noise=noise, trial=usual, slowdown=REAL_SLOWDOWN)
     aim = spec.job.target
     target = None if aim is None else Target(metric=aim.metric, value=aim.value, higher=aim.higher)
-    problem = replace(problem, work_known=work is not None, target=target)
+    problem = replace(
+        problem,
+        work_known=work is not None,
+        target=target,
+        transformer=spec.job.transformer,
+        samples_per_step=spec.job.batch,
+    )
+    problem, remarks = with_market(spec, problem, instances, prices)
+    notes = (*notes, *remarks)
+    if kind in SKYPILOT:
+        problem, remarks = with_moves(spec, problem)
+    else:
+        remarks = ignored_note(spec, kind)
+    notes = (*notes, *remarks)
     if spec.batch is not None:
         problem, remarks = with_batches(spec, problem, prices)
+        notes = (*notes, *remarks)
+    if spec.knobs:
+        problem, remarks = with_knobs(spec, problem)
         notes = (*notes, *remarks)
     restart_seconds = LOCAL_RESTART_SECONDS if kind in NOMINAL_PRICE_CLOUDS else RESTART_SECONDS
     has_room = kind not in NOMINAL_PRICE_CLOUDS  # those share this machine
@@ -109,8 +140,8 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
 
 def type_price(spec: TrainSpec | ServeSpec, instance: Instance) -> Usd:
     """USD per hour of one node: the user's price, else spot if wanted and known, else on demand (never too low)."""
-    own = spec.resources.prices.get(instance.name)
-    use_spot = isinstance(spec, TrainSpec) and spec.resources.use_spot
+    own = spec.resources.prices.get(instance.name) or spec.resources.prices.get(plain_name(instance.name))
+    use_spot = isinstance(spec, TrainSpec) and spec.resources.only_spot
     return own or instance.price(spot=use_spot) or instance.usd_per_hour
 
 
@@ -132,7 +163,7 @@ def _job(spec: TrainSpec) -> RealJob:
         run=spec.run,
         setup=spec.setup,
         envs=env_values(spec),
-        secrets=_secret_values(spec),
+        secrets=secret_values(spec),
         workdir=folder,
         platform=spec.platform.name,
         topology=spec.platform.chosen_topology,
@@ -141,13 +172,14 @@ def _job(spec: TrainSpec) -> RealJob:
         learning_rate=spec.learning_rate,
         target=work.target,
         noise=spec.batch is not None,
+        knobs=unmentioned(spec, folder),
         progress=spec.progress,
         checkpoints=spec.checkpoints,
         outputs=spec.outputs,
     )
 
 
-def workdir(spec: TrainSpec) -> Path | None:
+def workdir(spec: TrainSpec | ServeSpec) -> Path | None:
     """The user's folder, relative to the job file."""
     if not spec.workdir:
         return None
@@ -171,11 +203,13 @@ def env_values(spec: TrainSpec) -> dict[str, str]:
     return {name: value for name, value in spec.envs.items() if value is not None}
 
 
-def _secret_values(spec: TrainSpec) -> dict[str, str]:
+def secret_values(spec: TrainSpec | ServeSpec) -> dict[str, str]:
+    """The values of the job's secrets that this process's environment has."""
     return {name: os.environ[name] for name in spec.secrets if name in os.environ}
 
 
-def _check_secrets(spec: TrainSpec) -> None:
+def check_secrets(spec: TrainSpec | ServeSpec) -> None:
+    """Raises SpecError for a secret that this process's environment lacks."""
     missing = [name for name in spec.secrets if name not in os.environ]
     if missing:
         raise spec.error("secrets", f"{missing[0]} is not in your environment", allowed=f"export {missing[0]}=...")
@@ -202,10 +236,14 @@ def types_with_counts(
     counts  those that the job allows, by type
     field   where the job gives them
     """
-    offered = engine.offer()
+    there = engine.offer()
+    priced = [instance.name for instance in there]
+    check_prices(spec, [*priced, GPU_PRICE] if engine.name == "local" else priced)
     notes = list(getattr(engine, "notes", ()))
+    offered = with_gpus(spec, there, engine.name, notes)
     by_type: dict[str, tuple[int, ...]] = {}
-    instances = _wanted(spec, offered, notes)
+    refused = engine.refused() if isinstance(engine, SeveralPlaces) else {}
+    instances = _wanted(spec, offered, notes, refused)
     for instance in instances:
         most = engine.most_nodes(instance.name)
         every = counts(instance.name)
@@ -215,13 +253,23 @@ def types_with_counts(
         if fitting:
             by_type[instance.name] = fitting
     if not by_type:
-        raise spec.error(field, f"{engine.name} has no room for this many nodes of any type", allowed="fewer nodes")
+        room = ", ".join(f"{engine.most_nodes(each.name)} x {each.name}" for each in instances[:MOST_LISTED])
+        raise spec.error(field, f"{engine.name} has no room for this many nodes of any type", allowed=f"at most {room}")
     return tuple(instance for instance in instances if instance.name in by_type), by_type, tuple(notes)
 
 
-def _wanted(spec: TrainSpec | ServeSpec, offered: Sequence[Instance], notes: list[str]) -> tuple[Instance, ...]:
-    """The offered types that the job names; where it names none, those of today that can train. Adds notes."""
+def _wanted(
+    spec: TrainSpec | ServeSpec,
+    offered: Sequence[Instance],
+    notes: list[str],
+    refused: Mapping[str, ProviderError] = MappingProxyType({}),
+) -> tuple[Instance, ...]:
+    """The offered types that the job names; where it names none, those of today that can train. Adds notes.
+
+    refused  places of the job that cannot be used, and why: their types are left out
+    """
     patterns = spec.resources.instance_type
+    lacking: list[str] = []
     names = [instance.name for instance in offered]
     unfit: dict[str, str] = {}
     if patterns is None:
@@ -233,6 +281,9 @@ def _wanted(spec: TrainSpec | ServeSpec, offered: Sequence[Instance], notes: lis
     for position, pattern in enumerate(patterns):
         found = _named(pattern, offered)
         if not found and "on" in dict(spec.overrides):
+            continue
+        if not found and _is_known(pattern, refused):
+            lacking.append(pattern)
             continue
         if not found:
             place = type_field(spec, position)
@@ -247,6 +298,8 @@ def _wanted(spec: TrainSpec | ServeSpec, offered: Sequence[Instance], notes: lis
         chosen.update({i.name: i for i in may_train(with_accelerators(spec, found), unfit)})
     if named:
         check_accelerators(spec, tuple(named.values()))
+    if not chosen and lacking:
+        raise ProviderError("; ".join(map(str, refused.values())))
     if not chosen:
         # The file names types of another cloud and `--on` moved the job: every type of this cloud may be chosen.
         kept = may_train(_with_accelerators(spec, offered, notes), unfit)
@@ -258,6 +311,13 @@ def _wanted(spec: TrainSpec | ServeSpec, offered: Sequence[Instance], notes: lis
     return tuple(chosen.values())
 
 
+def _is_known(pattern: str, places: Iterable[str]) -> bool:
+    """Whether the catalog has such types for the cloud of one of these places."""
+    catalog = load_catalog()
+    clouds = {cloud_and_region(place)[0] for place in places}
+    return bool(_named(pattern, [instance for instance in catalog.instances if instance.cloud in clouds]))
+
+
 def _named(pattern: str, offered: Sequence[Instance]) -> list[Instance]:
     """The offered types that a name, a glob or a named set of their cloud stands for."""
     sets = load_catalog().sets
@@ -265,7 +325,7 @@ def _named(pattern: str, offered: Sequence[Instance]) -> list[Instance]:
     return [
         i
         for i in offered
-        if i.name == pattern or fnmatchcase(i.name, pattern) or (i.name in members and cloud_of(pattern) == i.cloud)
+        if matches(i.name, pattern) or (plain_name(i.name) in members and cloud_of(pattern) == i.cloud)
     ]
 
 
@@ -293,7 +353,7 @@ def _with_accelerators(
 def _local(kind: str, rest: str, home: Path, spec: AnySpec) -> NodeEngine:  # noqa: ARG001
     from mlcd.clouds.local import Local  # noqa: PLC0415 - loaded for those who use it
 
-    return Local(home)
+    return Local(home, prices=spec.resources.prices if spec is not None else {})
 
 
 def _minicloud(kind: str, rest: str, home: Path, spec: AnySpec) -> NodeEngine:  # noqa: ARG001
@@ -308,25 +368,36 @@ def _slurm(kind: str, rest: str, home: Path, spec: AnySpec) -> NodeEngine:  # no
     return Slurm(spec.resources.prices if spec is not None else {})
 
 
-def _skypilot(kind: str, rest: str, home: Path, spec: TrainSpec | None) -> NodeEngine:
+def _skypilot(kind: str, rest: str, home: Path, spec: AnySpec) -> NodeEngine:
+    from mlcd.clouds.shipping import NODES, SERVER  # noqa: PLC0415 - loaded for those who use it
     from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings  # noqa: PLC0415 - loaded for those who use it
 
     parts = [kind, *filter(None, rest.split("/"))]
     if spec is None:
         settings = SkySettings(infra=kind)
+    elif isinstance(spec, ServeSpec):
+        image = spec.resources.image_id or (f"docker:{spec.server.image}" if spec.server and spec.server.image else "")
+        settings = SkySettings(
+            infra="/".join(parts),
+            image_id=image or None,
+            secrets=secret_values(spec),
+            file_mounts=spec.file_mounts,
+            outputs=(),
+        )
     else:
         wanted = spec.resources
         parts += [part for part in (wanted.region, wanted.zone) if part and part not in parts]
         settings = SkySettings(
             infra="/".join(parts),
-            use_spot=wanted.use_spot,
+            use_spot=wanted.only_spot,
             image_id=wanted.image_id or None,
-            secrets=_secret_values(spec),
+            secrets=secret_values(spec),
             file_mounts=spec.file_mounts,
             live=(spec.progress.file,) if spec.progress.file else (),
             outputs=spec.outputs,
         )
-    return SkyPilotEngine(settings, state=home / "skypilot", catalog=load_catalog())
+    shipped = SERVER if isinstance(spec, ServeSpec) and spec.server is None else NODES
+    return SkyPilotEngine(settings, state=home / "skypilot", catalog=load_catalog(), shipped=shipped)
 
 
 _ENGINES: dict[str, Callable[[str, str, Path, AnySpec], NodeEngine]] = {

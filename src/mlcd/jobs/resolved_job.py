@@ -9,13 +9,16 @@ from pathlib import Path
 from mlcd.catalog import Catalog, Instance
 from mlcd.clouds.provider import Cloud
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload, load_workloads
-from mlcd.clouds.sim import ALIASES, MODELS, SimCloud, SimJob, nearest_model
+from mlcd.clouds.sim import ALIASES, MODELS, REHEARSALS, SimCloud, SimJob, nearest_model
 from mlcd.errors import nearest
 from mlcd.jobs.choice import TypeOffer, listed, measured, offer
+from mlcd.jobs.markets import with_market
+from mlcd.jobs.moves import ignored_note, with_moves
 from mlcd.jobs.work import RESTART_SECONDS, with_work
 from mlcd.known.published import published_parameters
 from mlcd.problem import Blueprint, Problem, TrialPolicy
 from mlcd.space import Config, Knob, Space, Workers
+from mlcd.space.placed import placed_name, plain_name
 from mlcd.spec import TrainSpec
 from mlcd.units import Usd
 
@@ -48,31 +51,52 @@ class ResolvedJob:
     charged: bool = False
 
 
-def offered(spec: TrainSpec, cloud: str, catalog: Catalog) -> Problem:
-    """The types of a cloud in the catalog with their prices; any caller may run the trials."""
-    return _problem_of(spec, offer(spec, cloud, catalog))
+def offered(spec: TrainSpec, clouds: Sequence[str], catalog: Catalog) -> Problem:
+    """The types of clouds in the catalog with their prices; any caller may run the trials."""
+    chosen = offer(spec, clouds, catalog)
+    problem = with_market(spec, _problem_of(spec, chosen), chosen.instances, _prices(spec, chosen))[0]
+    return with_moves(spec, problem)[0]
 
 
-def simulated(spec: TrainSpec, name: str, catalog: Catalog, seed: int) -> ResolvedJob:
-    """A job on `sim/NAME`."""
+def simulated(spec: TrainSpec, names: Sequence[str], catalog: Catalog, seed: int) -> ResolvedJob:
+    """A job on `sim/NAME`, or on several of them. A name is a cloud, or CLOUD/HOW where it refuses every order."""
     work = spec.job
+    parts = [name.partition("/") for name in names]
+    clouds = [cloud for cloud, _, _ in parts]
+    refusing = {cloud: REHEARSALS[how] for cloud, _, how in parts if how}
     model = _known_model(spec)
-    chosen = offer(spec, name, catalog)
-    problem = _problem_of(spec, chosen)
+    chosen = offer(spec, clouds, catalog)
+    problem, remarks = with_market(spec, _problem_of(spec, chosen), chosen.instances, _prices(spec, chosen))
     _check_batch(spec, problem)
-    instances = {i.name: i for i in chosen.instances}
+    problem, moved = with_moves(spec, problem)
+    instances = {i.name: replace(i, name=plain_name(i.name)) for i in chosen.instances}
     job = SimJob(model=model, batch=work.batch, topology=work.topology)
-    use_spot = spec.resources.use_spot
-    cloud = SimCloud(cloud=name, instances=instances, job=job, seed=seed, use_spot=use_spot, noise=problem.noise)
+    use_spot = spec.resources.only_spot
+    cloud = SimCloud(
+        cloud=",".join(names),
+        instances=instances,
+        job=job,
+        seed=seed,
+        use_spot=use_spot,
+        noise=problem.noise,
+        refusing=refusing,
+        moves=problem.moves,
+    )
     stretch = tuple(cloud.stretch(config) for config in problem.space) if use_spot else ()
     problem = replace(problem, noise=cloud.noise, blueprint=blueprint(job, chosen.instances), stretch=stretch)
     restart_seconds = statistics.median(cloud.startup_seconds(config) for config in problem.space)
     return ResolvedJob(
         problem=with_work(spec, problem, restart_seconds=restart_seconds, simulated=True),
         cloud=cloud,
-        naive=naive_choices(problem.space, _prices(spec, chosen), catalog.popular.get(name, ())),
-        notes=chosen.notes,
+        naive=naive_choices(problem.space, _prices(spec, chosen), _popular(catalog, clouds)),
+        notes=(*chosen.notes, *remarks, *moved),
     )
+
+
+def _popular(catalog: Catalog, clouds: Sequence[str]) -> tuple[str, ...]:
+    """The types that people take by default, by the names that they have in the space."""
+    usual = ((name, cloud) for cloud in clouds for name in catalog.popular.get(cloud, ()))
+    return tuple(placed_name(name, cloud) if len(clouds) > 1 else name for name, cloud in usual)
 
 
 def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> ResolvedJob:
@@ -90,7 +114,8 @@ def replayed(spec: TrainSpec, folder: str, catalog: Catalog) -> ResolvedJob:
     popular = tuple(name for names in catalog.popular.values() for name in names)
     problem = problem_of(spec, space, prices, work_samples=1.0, noise=noise)
     problem = with_work(spec, problem, restart_seconds=RESTART_SECONDS, simulated=True)
-    return ResolvedJob(problem=problem, cloud=cloud, naive=naive_choices(space, prices, popular), notes=chosen.notes)
+    notes = (*chosen.notes, *ignored_note(spec, "a measured table"))
+    return ResolvedJob(problem=problem, cloud=cloud, naive=naive_choices(space, prices, popular), notes=notes)
 
 
 def blueprint(job: SimJob, instances: Sequence[Instance]) -> Blueprint:
@@ -122,8 +147,10 @@ def _workers(instance: Instance) -> Workers:
             memory_gib=instance.accelerator_memory_gib,
             accelerator=name,
             tflops=instance.accelerator_tflops,
+            network_gbps=instance.network_gbps,
         )
-    return Workers(memory_gib=instance.memory_gib, tflops=_peak_flops(instance) / 1e12)
+    tflops = _peak_flops(instance) / 1e12
+    return Workers(memory_gib=instance.memory_gib, tflops=tflops, network_gbps=instance.network_gbps)
 
 
 def replay_space(instances: Mapping[str, ReplayInstance], configs: tuple[Config, ...]) -> Space:
@@ -171,8 +198,8 @@ def _problem_of(spec: TrainSpec, chosen: TypeOffer) -> Problem:
 
 
 def refuse_batches(spec: TrainSpec) -> None:
-    """Raises SpecError if the job leaves its batch open: choosing it needs the gradient noise of a real job."""
-    for field, value in (("batch", spec.batch), ("job.target", spec.job.target)):
+    """Raises SpecError if the job leaves its batch or knobs open: choosing them needs a real job."""
+    for field, value in (("batch", spec.batch), ("job.target", spec.job.target), ("knobs", spec.knobs or None)):
         if value is not None:
             problem = f"only works on real nodes: {spec.resources.infra} runs no job that could learn"
             raise spec.error(
@@ -182,7 +209,7 @@ def refuse_batches(spec: TrainSpec) -> None:
 
 def _prices(spec: TrainSpec, chosen: TypeOffer) -> dict[str, Usd]:
     """USD per hour of one node of each type, spot or on demand as the job asks."""
-    prices = {i.name: i.price(spot=spec.resources.use_spot) for i in chosen.instances}
+    prices = {i.name: i.price(spot=spec.resources.only_spot) for i in chosen.instances}
     return {name: price for name, price in prices.items() if price is not None}
 
 

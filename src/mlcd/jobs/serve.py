@@ -1,5 +1,6 @@
 """The serving job: from a model or a job file to all that a run needs."""
 
+import os
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -7,6 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from mlcd.catalog import load_catalog
 from mlcd.clouds.busy import busy_notes
 from mlcd.clouds.serving import LocalServing
 from mlcd.clouds.serving.local import ServersHere
@@ -22,8 +24,9 @@ from mlcd.jobs.language_knowledge import STRATEGIES as LANGUAGE_STRATEGIES
 from mlcd.jobs.language_knowledge import language_knowledge, machine_here, machines_of, model_sizes
 from mlcd.jobs.load_files import day_rates
 from mlcd.jobs.prepared import Prepared
+from mlcd.jobs.run_script import missing_program
 from mlcd.jobs.serve_command import COMMAND_TRIAL, command_job
-from mlcd.jobs.serve_nodes import NODE_START_STOP_SECONDS, NODE_TRIAL, Leasable, leasable
+from mlcd.jobs.serve_nodes import Leasable, leasable, verifiable_notes
 from mlcd.jobs.served_model import read_model
 from mlcd.jobs.serving_space import SERVING_TRIAL, START_STOP_SECONDS, verification_seconds, work, work_on_nodes
 from mlcd.known import Known, TargetModel
@@ -42,7 +45,8 @@ from mlcd.search.serving.per_replica import PerReplica
 from mlcd.search.strategy import Strategy
 from mlcd.server.options import Engine, engine_of
 from mlcd.spec.serve import ServerCommand, ServeSpec
-from mlcd.spec.serving import GPU_SHARE, parse_serve, with_flags
+from mlcd.spec.serving import parse_serve, with_flags
+from mlcd.spec.serving_checks import GPU_SHARE
 from mlcd.store.store import home
 
 REQUESTS_PER_PLAN = 1e6
@@ -99,7 +103,7 @@ def prepare(
     known = known_on_gpu(gpu) if gpu is not None else None if is_torch else _known()
     if gpu is not None and known is not None and model.target is not None and "search.strategy" not in spec.places:
         spec = replace(spec, search=replace(spec.search, strategy=TABLES_STRATEGY))
-    trial = spec.search.trial.over(SERVING_TRIAL if nodes is None else NODE_TRIAL)
+    trial = spec.search.trial.over(SERVING_TRIAL if nodes is None else nodes.trial)
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
@@ -146,7 +150,7 @@ def prepare(
 
 def _verification_seconds(spec: ServeSpec, nodes: Leasable | None, trial: TrialPolicy) -> float:
     """See verification_seconds: a server that starts slowly, for which trials were made longer, has as much time."""
-    usual_seconds = START_STOP_SECONDS if nodes is None else NODE_START_STOP_SECONDS
+    usual_seconds = START_STOP_SECONDS if nodes is None else nodes.start_stop_seconds
     return verification_seconds(spec, max(usual_seconds, trial.seconds))
 
 
@@ -165,11 +169,17 @@ def _prepared(
     facts: ServingFacts,
     seed: int,
     nodes: Leasable | None,
+    missing: str = "",
 ) -> PreparedServing:
+    """The job. `missing` is why its server cannot start on this machine: a note, and an error once it has to."""
     now = datetime.now(UTC)
     cloud = server if nodes is None else nodes.cloud(server, noise=problem.noise)
+    if problem.scales_out:
+        facts = replace(facts, notes=(*facts.notes, *verifiable_notes(problem)))
 
     def connect(_problem: Problem, leaving: ExitStack) -> LoadTestPerformer:
+        if missing:
+            raise spec.error("server.run", missing)
         if isinstance(cloud, NodeServing):
             leaving.callback(cloud.close)
         return LoadTestPerformer(cloud=cloud, test=test)
@@ -190,9 +200,9 @@ def _prepared(
         charged=nodes is not None and not nodes.is_here,
         strategy=spec.search.strategy,
         seed=seed,
-        catalog_date=PRICES_DATE,
+        catalog_date=load_catalog().date.isoformat() if nodes is not None and nodes.is_rented else PRICES_DATE,
         spec=_spec_to_json(spec, now),
-        notes=(*facts.notes, *busy_notes()),
+        notes=(*facts.notes, *([f"server.run {missing}"] if missing else []), *busy_notes()),
         serving=facts,
         now=now,
         server=server,
@@ -221,7 +231,7 @@ def _prepare_command(
     """A job whose server is a command."""
     job = command_job(spec, command, seed=seed, folder=folder, nodes=nodes)
     spec = job.spec
-    trial = spec.search.trial.over(COMMAND_TRIAL)
+    trial = spec.search.trial.over(nodes.trial if nodes is not None and nodes.is_rented else COMMAND_TRIAL)
     problem = Problem(
         name=spec.name,
         work_samples=REQUESTS_PER_PLAN,
@@ -270,6 +280,7 @@ def _prepare_command(
         facts=facts,
         seed=seed,
         nodes=nodes,
+        missing="" if nodes is not None else missing_program(command.run, path=os.environ.get("PATH", "")),
     )
 
 

@@ -3,14 +3,16 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from mlcd.clouds.gpu_share import WHOLE
+from mlcd.clouds.gpu_types import GPU_PRICE
 from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
 from mlcd.clouds.serving import CommandServing
 from mlcd.clouds.serving.command import GPU_SHARE_VARIABLE
-from mlcd.clouds.serving.gpu_share import WHOLE
 from mlcd.gpus import Gpu, can_share, find_gpus
 from mlcd.jobs.choice import check_size
-from mlcd.jobs.gpu_space import GPU_PRICE, gpu_share_price, gpu_usd_per_hour
+from mlcd.jobs.gpu_space import gpu_share_price, gpu_usd_per_hour
 from mlcd.jobs.load_files import requests_of, with_requests
+from mlcd.jobs.real import workdir
 from mlcd.jobs.serve_nodes import Leasable, node_space
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.chat import ChatTest
@@ -69,6 +71,8 @@ def command_job(
         served_name=server.served_name,
         ready=server.ready,
         gpu=gpu,
+        setup=spec.setup,
+        workdir=workdir(spec),
     )
     requests = requests_of(spec, seed=seed)
     spec = with_requests(spec, requests)

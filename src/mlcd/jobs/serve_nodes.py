@@ -1,7 +1,7 @@
 """Serving on leased nodes: the types, settings and numbers of servers to choose from, their prices, and the cloud."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from mlcd.catalog import Instance
@@ -11,16 +11,26 @@ from mlcd.clouds.serving.on_nodes import NodeServing
 from mlcd.errors import nearest
 from mlcd.goal import Objective
 from mlcd.jobs.choice import check_size
-from mlcd.jobs.real import NOMINAL_PRICE_CLOUDS, engine_for, type_price, types_with_counts
-from mlcd.problem import TrialPolicy
+from mlcd.jobs.real import (
+    NOMINAL_PRICE_CLOUDS,
+    SKYPILOT,
+    check_secrets,
+    engine_for,
+    secret_values,
+    type_price,
+    types_with_counts,
+)
+from mlcd.problem import Problem, TrialPolicy
+from mlcd.server.options import Engine, engine_of
 from mlcd.space import Config, Knob, Space, Value
 from mlcd.spec.serve import ServeSpec
-from mlcd.spec.serving import GPU_SHARE
+from mlcd.spec.serving_checks import GPU_SHARE
+from mlcd.trial.replicas import by_settings
 from mlcd.units import Usd
 
-ON_NODES = ("minicloud", "slurm")
-"""Where servers can run on leased nodes: mlcd reaches the nodes, and they share the files of its machine."""
-WHERE = ("local", *ON_NODES)
+SHARING_FILES = ("minicloud", "slurm")
+"""Where mlcd reaches the nodes, and they share the files of its machine."""
+WHERE = ("local", *SHARING_FILES, *SKYPILOT)
 MOST_SERVING_CONFIGURATIONS = 5000
 """Strategies for serving keep the covariance of all pairs of configurations: 200 MB of this many."""
 NODE_TRIAL = TrialPolicy(
@@ -29,14 +39,28 @@ NODE_TRIAL = TrialPolicy(
 """As on `local`, and time for a node that has an eighth of a processor to start mlcd's server: about 10 s."""
 NODE_START_STOP_SECONDS = 120.0
 """Time in a verification to lease the nodes, start the servers and give the nodes back."""
+RENTED_TRIAL = TrialPolicy(
+    seconds=900.0,
+    extra_seconds_per_3_nodes=0.0,
+    extension=0.25,
+    watchdog_seconds=600.0,
+    precision=0.15,
+    most_measured_seconds=120.0,
+)
+"""A rented node starts in minutes, is set up, and a large model is fetched and loaded: most of a trial is not load."""
+RENTED_START_STOP_SECONDS = 1500.0
+"""Time in a verification to rent the nodes, start the servers and give the nodes back: as much as a trial may wait."""
 _GIVEN = ("instance", "nodes")
+_FOR_RENTED = ("workdir", "setup", "secrets", "file_mounts", "resources.image_id")
+"""Fields for nodes that have nothing of this machine."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Leasable:
     """The nodes that a job may lease.
 
-    counts  how many nodes of each type
+    counts   how many nodes of each type
+    secrets  values that reach servers there through SkyPilot, to be kept out of messages
     """
 
     kind: str
@@ -44,6 +68,7 @@ class Leasable:
     instances: tuple[Instance, ...]
     counts: Mapping[str, tuple[int, ...]]
     notes: tuple[str, ...]
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def has_choice(self) -> bool:
@@ -55,19 +80,45 @@ class Leasable:
         """Whether they are parts of this machine; their prices are nominal."""
         return self.kind in NOMINAL_PRICE_CLOUDS
 
+    @property
+    def is_rented(self) -> bool:
+        """Whether they are rented through SkyPilot, and have nothing of this machine."""
+        return self.kind in SKYPILOT
+
+    @property
+    def trial(self) -> TrialPolicy:
+        """The default rules of a load test of a model that mlcd's own server serves."""
+        return RENTED_TRIAL if self.is_rented else NODE_TRIAL
+
+    @property
+    def start_stop_seconds(self) -> float:
+        """Time in a verification besides the load."""
+        return RENTED_START_STOP_SECONDS if self.is_rented else NODE_START_STOP_SECONDS
+
     def cloud(self, program: ServersHere, *, noise: float | None) -> NodeServing:
         """The servers of `program` on these nodes; `noise` None: what the engine states."""
         known = self.engine.noise if noise is None else noise
-        return NodeServing(self.engine, program, noise=known, is_here=self.is_here)
+        return NodeServing(
+            self.engine,
+            program,
+            noise=known,
+            is_here=self.is_here,
+            shares_files=not self.is_rented,
+            secrets=self.secrets,
+        )
 
 
 def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
     """The nodes of the job's infra; None for `local`. Raises SpecError, ProviderError; starts nothing."""
     infra = spec.resources.infra
     kind, _, rest = infra.partition("/")
+    is_rented = kind in SKYPILOT
+    if given := [name for name in _FOR_RENTED if name in spec.places and not is_rented]:
+        problem = f"is for nodes that are rented: on {infra} servers have the files and the environment of this machine"
+        raise spec.error(given[0], problem, allowed=f"no {given[0]}, or resources.infra: {', '.join(SKYPILOT[:4])}")
     if infra == "local":
         return None
-    if kind not in ON_NODES or rest:
+    if not is_rented and (kind not in SHARING_FILES or rest):
         raise spec.error(
             "resources.infra",
             "mlcd serves no models there in this version",
@@ -80,6 +131,8 @@ def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
             raise spec.error(f"knobs.{name}", "is chosen by mlcd on leased nodes; give the knob another name")
     if GPU_SHARE in spec.declared_knobs:
         raise spec.error(f"knobs.{GPU_SHARE}", "a server has all of its leased node", allowed=f"no {GPU_SHARE}")
+    if is_rented:
+        _check_rented(spec)
     engine = engine_for(kind, rest, home, spec)
     replicas, goal = spec.resources.replicas, spec.goal
     notes: tuple[str, ...] = ()
@@ -88,7 +141,22 @@ def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
         notes = (f"without goal.rate, requests per dollar do not depend on the replicas: {replicas[0]} is used",)
         replicas = replicas[:1]
     instances, counts, more = types_with_counts(spec, engine, lambda _: replicas, field="resources.replicas")
-    return Leasable(kind=kind, engine=engine, instances=instances, counts=counts, notes=(*notes, *more))
+    return Leasable(
+        kind=kind,
+        engine=engine,
+        instances=instances,
+        counts=counts,
+        notes=(*notes, *more),
+        secrets=secret_values(spec),
+    )
+
+
+def _check_rented(spec: ServeSpec) -> None:
+    """Raises SpecError for what cannot run on nodes that have nothing of this machine."""
+    check_secrets(spec)
+    if spec.server is None and engine_of(Path(spec.model)) is Engine.PYTORCH:
+        problem = "files of PyTorch are served on local, minicloud and slurm; for rented nodes, export it to ONNX"
+        raise spec.error("model", problem, value=spec.model, allowed="a file such as model.onnx, or server: {run: ...}")
 
 
 def node_space(
@@ -134,3 +202,24 @@ def node_space(
     )
     prices = {name: type_price(spec, i) for name, i in instances.items()}
     return Space(knobs, configs), tuple(prices[config.instance] * config.nodes for config in configs)
+
+
+def verifiable_notes(problem: Problem) -> tuple[str, ...]:
+    """What the budget can verify after one load test, where that is less than every number of nodes.
+
+    How many nodes a rate needs is known once one was measured: then the verification of so many is kept.
+    """
+    budget = problem.goal.budget
+    if budget is None or not problem.verify_seconds:
+        return ()
+    most: dict[str, int] = {}
+    for group in by_settings(problem.space).values():
+        index = problem.space.index
+        free = budget.micros - int(problem.worst_trial_micros[index[group[0]]])
+        fitting = [c.nodes for c in group if int(problem.verification_micros[index[c]]) <= free]
+        if len(fitting) < len(group):
+            most[group[0].instance] = max((*fitting, most.get(group[0].instance, 0)))
+    if not most:
+        return ()
+    few = ", ".join(f"{count} x {name}" for name, count in most.items())
+    return (f"goal.budget of {budget} covers one load test and the verification of at most {few}",)

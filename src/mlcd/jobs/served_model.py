@@ -1,6 +1,5 @@
 """The model of a serving job: found, read, run a few times, and its operators listed with their share of the time."""
 
-import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from mlcd.known import OperatorUse, TargetModel
 from mlcd.loadgen import LoadInput
 from mlcd.server.options import SCRIPTED, Engine, engine_of
 from mlcd.spec.serve import ServeSpec
+from mlcd.untrusted import Malformed, entries
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +58,8 @@ def read_model(spec: ServeSpec) -> ServedModel:
 def is_scripted(path: Path) -> bool:
     """Whether the file is an archive of TorchScript: those have code, checkpoints do not."""
     try:
-        with zipfile.ZipFile(path) as archive:
-            return any("/code/" in name for name in archive.namelist())
-    except (OSError, zipfile.BadZipFile):
+        return any("/code/" in name for name in entries(path))
+    except (OSError, Malformed):
         return False
 
 

@@ -5,7 +5,7 @@ from itertools import product
 from mlcd.catalog import Instance
 from mlcd.clouds.local import USD_PER_CPU_HOUR, usable_cpus
 from mlcd.clouds.serving.local import cores_of
-from mlcd.jobs.choice import check_size, listed
+from mlcd.jobs.choice import check_prices, check_size, listed
 from mlcd.jobs.gpu_space import LOG2_BITS, offered_precisions, refuse_gpu_knobs
 from mlcd.jobs.serve_nodes import MOST_SERVING_CONFIGURATIONS, Leasable, node_space
 from mlcd.jobs.served_model import ServedModel
@@ -40,6 +40,7 @@ def verification_seconds(spec: ServeSpec, start_stop_seconds: float) -> float:
 def work(spec: ServeSpec, model: ServedModel) -> tuple[Space, tuple[Usd, ...], tuple[str, ...]]:
     """The space, the price of each configuration, and notes on what was excluded. Raises SpecError."""
     cpus = len(usable_cpus())
+    check_prices(spec, [f"local.{count}" for count in range(1, cpus + 1)])
     notes: list[str] = []
     threads = spec.knobs.threads or processor_counts(cpus)
     replicas = spec.knobs.replicas or processor_counts(cpus)

@@ -18,6 +18,7 @@ from mlcd.jobs.known_jobs import known_jobs
 from mlcd.jobs.plugin import cloud_plugin, on_plugin
 from mlcd.jobs.prepared import Prepared
 from mlcd.jobs.real import env_values, on_nodes
+from mlcd.jobs.regions import several_places
 from mlcd.jobs.resolved_job import replayed, simulated
 from mlcd.jobs.where import BUILT_IN, where
 from mlcd.models.similar import similar_speeds
@@ -29,8 +30,7 @@ from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.strategy import Elastic, Strategy, with_wishes
 from mlcd.spec import TrainSpec, with_overrides
 from mlcd.spec.env_values import without_env_values
-from mlcd.store.store import FILE as STORE_FILE
-from mlcd.store.store import Store, home
+from mlcd.store.store import Store, has_store, home
 
 DEFAULT_BATCH_STRATEGY = "scavenger-goodput"
 """The default strategy of a job that leaves its batch open."""
@@ -56,17 +56,19 @@ def prepare(
     spec = with_objects(with_default_strategy(spec), strategy=strategy, cloud=cloud)
     catalog = catalog or load_catalog()
     folder = folder or home()
-    kind, rest = ("", "") if cloud is not None else where(spec, catalog)
+    places = (("", ""),) if cloud is not None else where(spec, catalog)
+    kind, rest = places[0]
     uses_envs = kind not in ("sim", "replay")
     chosen = strategy or strategy_of(spec, seed, folder=folder)
     if cloud is not None:
         setting = on_plugin(spec, cloud, where="", folder=folder, seed=seed)
     elif kind == "sim":
-        setting = simulated(spec, rest, catalog, seed)
+        setting = simulated(spec, [name for _, name in places], catalog, seed)
     elif kind == "replay":
         setting = replayed(spec, rest, catalog)
     elif kind in BUILT_IN:
-        setting = on_nodes(spec, kind, rest, folder)
+        engine = several_places(spec, places, folder) if len(places) > 1 else None
+        setting = on_nodes(spec, kind, rest, folder, engine=engine)
     else:
         setting = on_plugin(spec, cloud_plugin(kind, BUILT_IN), where=rest, folder=folder, seed=seed)
     if not chosen.guarded and setting.charged:
@@ -151,7 +153,7 @@ def strategy_of(spec: TrainSpec, seed: int, *, folder: Path | None = None) -> St
     if name.startswith("scavenger-") and spec.batch is None:
         raise spec.error("batch", f"is missing: {name} chooses it", allowed="such as batch: [64, 128, 256]")
     jobs: tuple[KnownJob, ...] = ()
-    if name == "scavenger-universal" and folder is not None and (folder / STORE_FILE).exists():
+    if name == "scavenger-universal" and folder is not None and has_store(folder):
         with Store(folder) as store:
             jobs = known_jobs(store, spec.resources.infra)
     try:

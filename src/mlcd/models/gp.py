@@ -12,6 +12,13 @@ other: a rack boundary, a batch that does not divide. Measurements add their kno
 theta = (ln s1, ln s2, ln lc.., ln lf.., ln s3, ln lt.., ln s4) maximise likelihood times log-normal priors, by
 L-BFGS-B with analytic gradients, from the prior's mode and from a warm start.
 
+Where the space has settings (knobs of the program, not of the machine), they add
+
+    (s5^2 + s6^2 [same machine] M(counts / lc)) M(settings / ls)
+
+to the covariance, and ln s5, ln s6, ln ls to theta: an effect of each combination of settings that all machines share,
+and one that is a machine's own. Their additive effects are columns of the trend.
+
 Everything here is a pure function of its arguments; nothing is cached between calls.
 """
 
@@ -23,6 +30,8 @@ from numpy.typing import NDArray
 from scipy.linalg.blas import dtrsm
 from scipy.linalg.lapack import dpotrf, dpotri, dpotrs
 from scipy.optimize import minimize
+
+from mlcd.space import Encoding
 
 Floats = NDArray[np.float64]
 SQRT5 = float(np.sqrt(5.0))
@@ -42,6 +51,9 @@ class HyperPrior:
     whole: tuple[float, float] = (0.6, 0.4)
     total_length: tuple[float, float] = (1.0, 0.5)
     quirk: tuple[float, float] = (0.08, 0.5)
+    setting: tuple[float, float] = (0.15, 0.5)
+    own_setting: tuple[float, float] = (0.08, 0.5)
+    setting_length: tuple[float, float] = (2.5, 0.5)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +70,8 @@ class Inputs:
     """The space as the process sees it; N rows, U distinct choices, W distinct counts, Q distinct totals.
 
     identity (N,) in 0..U-1; features (U, d); level (N,) in 0..W-1; counts (W, c); whole (N,) in 0..Q-1;
-    totals (Q, t), t = 0 where the space has none; trend columns (N, p)
+    totals (Q, t), t = 0 where the space has none; trend columns (N, p);
+    setting (N,) in 0..V-1, settings (V, s), s = 0 where there are none
     """
 
     identity: NDArray[np.intp]
@@ -68,13 +81,19 @@ class Inputs:
     whole: NDArray[np.intp]
     totals: Floats
     trend: Trend
+    setting: NDArray[np.intp]
+    settings: Floats
 
     @classmethod
-    def of(cls, identity: NDArray[np.intp], features: Floats, counts: Floats, totals: Floats, trend: Trend) -> "Inputs":
-        """From per-row arrays: features (N, d) equal for equal identity, counts (N, c), totals (N, t)."""
+    def of(cls, encoding: Encoding, trend: Trend) -> "Inputs":
+        """From a space's rows."""
+        identity, features, counts = encoding.machine, encoding.features, encoding.counts
+        # Of one type, totals add nothing to the counts.
+        totals = encoding.totals if identity.any() else encoding.totals[:, :0]
         first = np.unique(identity, return_index=True)[1]
         distinct, level = np.unique(counts, axis=0, return_inverse=True)
         sums, whole = np.unique(totals, axis=0, return_inverse=True)
+        combined, setting = np.unique(encoding.settings, axis=0, return_inverse=True)
         return cls(
             identity=identity,
             features=features[first],
@@ -83,6 +102,8 @@ class Inputs:
             whole=whole.reshape(-1).astype(np.intp),
             totals=sums,
             trend=trend,
+            setting=setting.reshape(-1).astype(np.intp),
+            settings=combined,
         )
 
     @cached_property
@@ -174,27 +195,36 @@ class _Parts:
     whole: float
     total_lengths: Floats
     quirk: float
+    setting: float
+    own_setting: float
+    setting_lengths: Floats
 
 
 def _split(inputs: Inputs, theta: Floats) -> _Parts:
-    """The hyperparameters by name; without totals the third term is switched off."""
+    """The hyperparameters by name; without totals the third term is switched off, without settings their term."""
     scales = np.exp(theta)
     features = 2 + inputs.counts.shape[1]
     whole = features + inputs.features.shape[1]
+    quirk = whole + 1 + inputs.totals.shape[1]
+    has_settings = inputs.settings.shape[1] > 0
     return _Parts(
         shared=float(scales[0]),
         own=float(scales[1]),
         count_lengths=scales[2:features],
         feature_lengths=scales[features:whole],
         whole=float(scales[whole]) if inputs.totals.shape[1] else 0.0,
-        total_lengths=scales[whole + 1 : -1],
-        quirk=float(scales[-1]),
+        total_lengths=scales[whole + 1 : quirk],
+        quirk=float(scales[quirk]),
+        setting=float(scales[quirk + 1]) if has_settings else 0.0,
+        own_setting=float(scales[quirk + 2]) if has_settings else 0.0,
+        setting_lengths=scales[quirk + 3 :],
     )
 
 
 def _prior_variance(inputs: Inputs, parts: _Parts) -> Floats:
     """(N,) the diagonal of the prior covariance."""
     amplitudes = parts.shared**2 + parts.own**2 + parts.whole**2 + parts.quirk**2
+    amplitudes += parts.setting**2 + parts.own_setting**2
     return np.asarray(amplitudes + ((inputs.trend.columns * inputs.trend.deviations) ** 2).sum(axis=1))
 
 
@@ -218,6 +248,15 @@ def _matern(squares: Floats, lengths: Floats) -> tuple[Floats, Floats]:
     return (1 + distance + distance**2 / 3) * decay, slope
 
 
+def _matern_between(points: Floats, others: Floats, lengths: Floats) -> Floats:
+    """(a, b) Matern 5/2 of points (a, k) and others (b, k), without an array of (k, a, b): a may be 100,000."""
+    squares = np.zeros((len(points), len(others)))
+    for column, length in enumerate(lengths):
+        squares += ((points[:, column, None] - others[None, :, column]) / length) ** 2
+    distance = SQRT5 * np.sqrt(squares)
+    return np.asarray((1 + distance + distance**2 / 3) * np.exp(-distance))
+
+
 def _kernel(inputs: Inputs, parts: _Parts, rows: NDArray[np.intp]) -> Floats:
     """(N, len(rows)) prior covariance, with the trend, without measurement errors."""
     identity, level = inputs.identity[rows], inputs.level[rows]
@@ -231,6 +270,10 @@ def _kernel(inputs: Inputs, parts: _Parts, rows: NDArray[np.intp]) -> Floats:
         squares = (inputs.totals.T[:, :, None] - inputs.totals[inputs.whole[rows]].T[:, None, :]) ** 2
         by_totals = _matern(squares, parts.total_lengths)[0]
         covariance += (parts.whole**2 * by_totals)[inputs.whole]
+    if parts.setting:
+        by_settings = _matern_between(inputs.settings, inputs.settings[inputs.setting[rows]], parts.setting_lengths)
+        of_machine = same[inputs.identity] * by_counts[inputs.level]
+        covariance += by_settings[inputs.setting] * (parts.setting**2 + parts.own_setting**2 * of_machine)
     for column, row in enumerate(rows):
         covariance[row, column] += parts.quirk**2
     return np.asarray(covariance)
@@ -245,6 +288,7 @@ class _Objective:
         self.by_features = inputs.feature_squares[:, identity[:, None], identity[None, :]]
         self.by_counts = inputs.count_squares[:, level[:, None], level[None, :]]
         self.by_totals = _squares(inputs.totals[inputs.whole[data.rows]])
+        self.by_settings = _squares(inputs.settings[inputs.setting[data.rows]])
         self.same_row = (data.rows[:, None] == data.rows[None, :]).astype(float)
         self.same = (identity[:, None] == identity[None, :]).astype(float)
         scaled = inputs.trend.columns[data.rows] * inputs.trend.deviations
@@ -254,6 +298,8 @@ class _Objective:
         lengths = [prior.count_length] * counts + [prior.feature_length] * features
         totals = [prior.total_length] * inputs.totals.shape[1]
         pairs = [prior.shared, prior.own, *lengths, prior.whole, *totals, prior.quirk]
+        if settings := inputs.settings.shape[1]:
+            pairs += [prior.setting, prior.own_setting, *[prior.setting_length] * settings]
         self.centre = np.log([median for median, _ in pairs])
         self.spread = np.array([deviation for _, deviation in pairs])
         self.bounds = [(c - 4 * s, c + 4 * s) for c, s in zip(self.centre, self.spread, strict=True)]
@@ -267,6 +313,10 @@ class _Objective:
         totals, total_slope = _matern(self.by_totals, parts.total_lengths)
         covariance = self.fixed + amplitude * counts + parts.whole**2 * totals
         covariance += parts.quirk**2 * self.same_row
+        settings, setting_slope = _matern(self.by_settings, parts.setting_lengths)
+        own_setting = parts.own_setting**2 * self.same * counts
+        by_machine = parts.setting**2 + own_setting
+        covariance += by_machine * settings
         lower, info = dpotrf(covariance, lower=1)
         if info != 0:
             return 1e25, np.zeros_like(theta)
@@ -275,7 +325,8 @@ class _Objective:
         outer = 0.5 * (inverse + inverse.T - weights[:, None] * weights)
         outer.flat[:: len(outer) + 1] -= 0.5 * inverse.flat[:: len(outer) + 1]
         along = outer * counts
-        across = outer * amplitude * count_slope
+        own_slope = parts.own_setting**2 * self.same * settings
+        across = outer * (amplitude + own_slope) * count_slope
         gradient = np.empty_like(theta)
         gradient[0] = 2 * np.vdot(along, shared)
         gradient[1] = 2 * np.vdot(along, own)
@@ -286,8 +337,14 @@ class _Objective:
         gradient[features_at:whole_at] = _contract(self.by_features, slope) / parts.feature_lengths**2
         gradient[whole_at] = 2 * parts.whole**2 * np.vdot(outer, totals)
         slope = parts.whole**2 * outer * total_slope
-        gradient[whole_at + 1 : -1] = _contract(self.by_totals, slope) / parts.total_lengths**2
-        gradient[-1] = 2 * parts.quirk**2 * np.vdot(outer, self.same_row)
+        quirk_at = whole_at + 1 + len(parts.total_lengths)
+        gradient[whole_at + 1 : quirk_at] = _contract(self.by_totals, slope) / parts.total_lengths**2
+        gradient[quirk_at] = 2 * parts.quirk**2 * np.vdot(outer, self.same_row)
+        if parts.setting:
+            gradient[quirk_at + 1] = 2 * parts.setting**2 * np.vdot(outer, settings)
+            gradient[quirk_at + 2] = 2 * np.vdot(outer, own_setting * settings)
+            slope = outer * by_machine * setting_slope
+            gradient[quirk_at + 3 :] = _contract(self.by_settings, slope) / parts.setting_lengths**2
         z = (theta - self.centre) / self.spread
         value = 0.5 * self.residual @ weights + np.log(np.diag(lower)).sum() + 0.5 * z @ z
         return float(value), gradient + z / self.spread
@@ -298,6 +355,10 @@ class _Objective:
         covariance = self.fixed + amplitude * _matern(self.by_counts, parts.count_lengths)[0]
         covariance += parts.whole**2 * _matern(self.by_totals, parts.total_lengths)[0]
         covariance += parts.quirk**2 * self.same_row
+        if parts.setting:
+            of_machine = self.same * _matern(self.by_counts, parts.count_lengths)[0]
+            by_settings = _matern(self.by_settings, parts.setting_lengths)[0]
+            covariance += by_settings * (parts.setting**2 + parts.own_setting**2 * of_machine)
         lower, info = dpotrf(covariance, lower=1)
         if info != 0:
             raise np.linalg.LinAlgError("the covariance of the measurements is not positive definite")

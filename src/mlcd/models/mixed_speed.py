@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.models import gp
-from mlcd.models.speed import ProblemKey, TrendPrior, one_thread, trend
-from mlcd.problem import Problem
+from mlcd.models.speed import TrendPrior, one_thread, trend
+from mlcd.problem import Problem, ProblemKey
 from mlcd.trial.trial import Expectation, History
 
 Floats = NDArray[np.float64]
@@ -29,6 +29,7 @@ class Belief:
     weight  share of the jobs that are of this kind
     shared  deviation of what similar types share; `own` of a single type's curve; `whole` of what depends on the
             cluster's total memory; `quirk` of a single configuration
+    described  whether it believes what the sizes of the model say, where the job describes it
     """
 
     weight: float
@@ -40,6 +41,7 @@ class Belief:
     count_length: float
     feature_length: float
     total_length: float
+    described: bool = True
 
     def theta(self, inputs: gp.Inputs) -> Floats:
         """The hyperparameters in the order of mlcd.models.gp."""
@@ -48,7 +50,10 @@ class Belief:
             [self.feature_length] * inputs.features.shape[1],
         )
         totals = [self.total_length] * inputs.totals.shape[1]
-        return np.log([self.shared, self.own, *counts, *features, self.whole, *totals, self.quirk])
+        usual, columns = gp.HyperPrior(), inputs.settings.shape[1]
+        lengths = [usual.setting_length[0]] * columns
+        settings = [usual.setting[0], usual.own_setting[0], *lengths] if columns else []
+        return np.log([self.shared, self.own, *counts, *features, self.whole, *totals, self.quirk, *settings])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,6 +178,7 @@ def mixed_model(
         values=np.log([t.samples_per_second for t in measured]),
         errors=np.array([t.relative_error for t in measured]),
     )
+    beliefs = _with_doubt(problem, beliefs)
     inputs = _inputs(ProblemKey(problem), beliefs, level)
     processes = tuple((each, belief.theta(each)) for each, belief in zip(inputs, beliefs, strict=True))
     weights = np.log([belief.weight for belief in beliefs])
@@ -216,10 +222,21 @@ def as_expected(model: MixedModel, row: int, error: float) -> MixedModel:
 def _inputs(key: ProblemKey, beliefs: tuple[Belief, ...], level: Level | None) -> tuple[gp.Inputs, ...]:
     """The space as each belief sees it."""
     problem = key.problem
-    encoding = problem.space.encoding
-    totals = encoding.totals if encoding.identity.any() else encoding.totals[:, :0]  # as in mlcd.models.speed
-    shape = gp.Inputs.of(encoding.identity, encoding.features, encoding.counts, totals, trend(problem))
-    return tuple(replace(shape, trend=_levelled(problem, trend(problem, belief.trend), level)) for belief in beliefs)
+    shape = gp.Inputs.of(problem.space.encoding, trend(problem))
+    trends = (trend(problem, belief.trend, described=belief.described) for belief in beliefs)
+    return tuple(replace(shape, trend=_levelled(problem, each, level)) for each in trends)
+
+
+DESCRIPTION_WEIGHT = 0.5
+"""Before any trial, the probability that a description of the model helps: sizes may be mistyped by factors."""
+
+
+def _with_doubt(problem: Problem, beliefs: tuple[Belief, ...]) -> tuple[Belief, ...]:
+    """The beliefs, and where the job describes its model the same again without the description."""
+    if problem.transformer is None:
+        return beliefs
+    doubting = (replace(each, weight=(1 - DESCRIPTION_WEIGHT) * each.weight, described=False) for each in beliefs)
+    return (*(replace(each, weight=DESCRIPTION_WEIGHT * each.weight) for each in beliefs), *doubting)
 
 
 def _levelled(problem: Problem, free: gp.Trend, level: Level | None) -> gp.Trend:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from threadpoolctl import ThreadpoolController
 
 from mlcd.models import gp
-from mlcd.problem import Problem
+from mlcd.models.transformer import log_speed
+from mlcd.problem import Problem, ProblemKey
 from mlcd.trial.trial import Expectation, History
 
 Floats = NDArray[np.float64]
@@ -70,6 +71,12 @@ def as_expected(model: SpeedModel, row: int) -> SpeedModel:
     return replace(model, variance=after.predict()[1], posterior=after)
 
 
+SETTING_EFFECT = (0.0, 0.3)
+"""Effect on ln speed of one deviation of a setting's feature: mean and deviation. Two options with equal shares then
+differ by a factor of 2.3 at one deviation, as precisions and micro-batches of trainings do."""
+SETTING_BEND = (0.0, 0.1)
+"""The same of its square: speed rises with a micro-batch and flattens out."""
+
 SIMILAR_SHARE = (0.5, 0.5)
 """How much of what other jobs on the same types showed holds for this one: mean and deviation of the coefficient, which
 the trials then correct. On 60 pairs of different simulated jobs, ln of total over best changed for heterbo by +0.003
@@ -102,12 +109,20 @@ class TrendPrior:
     peak: tuple[float, float] | None = None
 
 
-def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
-    """The prior as a linear trend in ln speed. A count that is not of nodes (a batch) rises by 0.2 +- 0.3."""
+PHYSICAL_SHARE = (1.0, 0.3)
+"""How much of what a described model's sizes and the machines' data sheets say holds: mean and deviation of the
+coefficient, which the trials then correct. Effects beyond it have mean 0."""
+
+
+def trend(problem: Problem, prior: TrendPrior | None = None, *, described: bool = True) -> gp.Trend:
+    """The prior as a linear trend in ln speed. A count that is not of nodes (a batch) rises by 0.2 +- 0.3.
+
+    described  whether to use the sizes of the model that is trained, where they are known (mlcd.models.transformer)
+    """
     prior = prior or TrendPrior()
     encoding = problem.space.encoding
     counts, features = encoding.counts, encoding.features
-    node_price = np.log2(problem.dollars_per_second / problem.nodes)
+    node_price = np.log2(problem.node_dollars)
     rows = len(problem.space)
     family = families(problem)
     sizes = node_price - _least_of(family, node_price) if prior.size is not None else np.zeros(rows)
@@ -127,6 +142,11 @@ def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
         prior.price,
         *[(0.0, prior.feature)] * depth,
     ]
+    settings = encoding.settings
+    if settings.shape[1]:
+        curved = settings[:, [len(np.unique(column)) > 2 for column in settings.T]]
+        columns += [settings, curved**2]
+        effects += [SETTING_EFFECT] * settings.shape[1] + [SETTING_BEND] * curved.shape[1]
     if prior.size is not None:
         columns.append(sizes.reshape(-1, 1))
         effects.append(prior.size)
@@ -137,6 +157,11 @@ def trend(problem: Problem, prior: TrendPrior | None = None) -> gp.Trend:
     if problem.similar:
         columns.append(np.array(problem.similar).reshape(-1, 1))
         effects.append(SIMILAR_SHARE)
+    physical = log_speed(problem) if described else None
+    if physical is not None:
+        effects = [(0.0, deviation) for _, deviation in effects]
+        columns.append((physical - physical.mean()).reshape(-1, 1))
+        effects.append(PHYSICAL_SHARE)
     means, deviations = np.array(effects).T
     return gp.Trend(columns=np.hstack(columns), means=means, deviations=deviations)
 
@@ -146,7 +171,7 @@ def families(problem: Problem) -> NDArray[np.intp]:
 
     m5.large and m5.xlarge are of one family, and so are n2-standard-4 and n2-standard-8.
     """
-    identity = problem.space.encoding.identity
+    identity = problem.space.encoding.machine
     seen: dict[str, int] = {}
     firsts = np.unique(identity, return_index=True)[1]
     names = (str(problem.space.configs[row].as_dict().get("instance", row)) for row in firsts)
@@ -176,28 +201,9 @@ def _blas() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-class ProblemKey:
-    """A problem as a cache key: by identity, since its arrays are large and it is frozen."""
-
-    __slots__ = ("problem",)
-
-    def __init__(self, problem: Problem) -> None:
-        self.problem = problem
-
-    def __hash__(self) -> int:
-        return id(self.problem)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, ProblemKey) and self.problem is other.problem
-
-
 @lru_cache(maxsize=8)
 def _inputs(key: ProblemKey) -> gp.Inputs:
-    encoding = key.problem.space.encoding
-    totals = (
-        encoding.totals if encoding.identity.any() else encoding.totals[:, :0]
-    )  # one type: totals add nothing to the counts
-    return gp.Inputs.of(encoding.identity, encoding.features, encoding.counts, totals, trend(key.problem))
+    return gp.Inputs.of(key.problem.space.encoding, trend(key.problem))
 
 
 @lru_cache(maxsize=256)

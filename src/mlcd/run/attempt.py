@@ -6,7 +6,7 @@ from enum import StrEnum
 from mlcd.space import Config
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.plan import Plan
-from mlcd.trial.trial import Learned, Load
+from mlcd.trial.trial import FailureKind, Learned, Load
 from mlcd.units import Usd
 
 
@@ -56,6 +56,8 @@ class Attempt:
     node_metrics        what the cloud's own monitoring measured, if it has any
     missing_outputs     outputs that the job file names and the training did not leave, if it is done
     kept_folder         where the node's files are kept because of that
+    refused             why one of several clouds gave no nodes for it
+    interrupted         whether spot nodes were taken away
     warning             what the job did otherwise than its file says, though it is done: half of the work
     """
 
@@ -74,6 +76,8 @@ class Attempt:
     missing_outputs: tuple[str, ...] = ()
     kept_folder: str = ""
     warning: str = ""
+    refused: FailureKind | None = None
+    interrupted: bool = False
 
     @property
     def is_done(self) -> bool:

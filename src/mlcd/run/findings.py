@@ -3,15 +3,17 @@
 A new field needs a default: findings that earlier versions stored do not have it.
 """
 
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
 from mlcd.run.attempt import Attempt
+from mlcd.run.spot_use import SpotUse
 from mlcd.run.verdict import Naive, PlainInstance
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Load, TokenPoint
-from mlcd.units import Usd
+from mlcd.units import ZERO, Usd
 
 Z95 = 1.96
 """Standard deviations on each side of the mean in a 95% interval."""
@@ -67,6 +69,8 @@ class Receipt:
     run_failed        True if the run ended before its work was done
     cap, left         the goal's limits, and what remains of them after the total (negative: broken)
     interrupted       trials that the user interrupted; `failed` does not include them
+    data_usd          the part of the money that was for bringing data to nodes, without what is only predicted
+    spot              what was done on spot nodes, where the market is chosen; None where nothing was
     beside_seconds    the part of the trainings' time that is part of the search's too: it counts once in the total
     """
 
@@ -88,6 +92,8 @@ class Receipt:
     savings: tuple[Saving, ...] = ()
     beside_seconds: float = 0.0
     interrupted: int = 0
+    data_usd: Usd = ZERO
+    spot: SpotUse | None = None
 
     @property
     def sunk_usd(self) -> Usd:
@@ -166,11 +172,50 @@ class TrialPlan:
     plan: Plan
 
 
+class UntriedState(StrEnum):
+    """What is known of a configuration that was not tried."""
+
+    PREDICTED = "predicted"
+    OVER_LIMIT = "over-limit"
+    """Predicted to take more money or time than is left."""
+    REFUSED = "refused"
+    """The ledger would not authorise its trial."""
+    RULED_OUT = "ruled-out"
+    """A failed trial, or speeds that fall with the nodes, show that it is not worth one."""
+    NOT_TRIED = "not-tried"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Untried:
+    """A configuration that was not tried, with the reason in words.
+
+    seconds, usd  of the whole training there, as the model expects it; None if it is not asked
+    samples_per_second, deviation  the speed that the model expects, and the standard deviation of its logarithm
+    """
+
+    config: Config
+    state: UntriedState
+    text: str
+    seconds: float | None = None
+    usd: Usd | None = None
+    samples_per_second: float | None = None
+    deviation: float | None = None
+
+    @property
+    def speed_interval(self) -> tuple[float, float] | None:
+        """(low, high) of the expected speed at 95%; None if it is not known."""
+        if self.samples_per_second is None or self.deviation is None:
+            return None
+        factor = math.exp(min(Z95 * self.deviation, 60.0))
+        return self.samples_per_second / factor, self.samples_per_second * factor
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccountStep:
     """The account after a trial was paid.
 
     reserved  the incumbent's upper bound; $0 if nothing measured fits, or if the strategy keeps no reserve
+    skipped   configurations whose trials no longer fit what is free since this one, with the reason in words
     """
 
     trial: int
@@ -179,6 +224,7 @@ class AccountStep:
     elapsed_seconds: float
     reserved_seconds: float
     incumbent: Plan | None
+    skipped: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,6 +325,7 @@ class TrainFindings:
     rejected           all but the choice: the measured ones, best first; the failed; the untried by reason
     account            the account after each trial
     done_share         the share of the training that its trials did; each sample counts for what it is worth
+    untried            what was known of configurations that were not tried: at most some hundred of them
     """
 
     receipt: Receipt
@@ -292,6 +339,7 @@ class TrainFindings:
     account: tuple[AccountStep, ...]
     done_share: float
     batches: BatchFindings | None = None
+    untried: tuple[Untried, ...] = ()
 
     @property
     def measured(self) -> tuple[Plan, ...]:
@@ -421,6 +469,7 @@ class ServeFindings:
     met           numbers of the trials that met the goal
     untried       how many configurations were never tried
     day           replicas of the choice by the hour; None without a profile of the traffic, or without a choice
+    untried_configs  what was known of configurations that were not tried: at most some hundred of them
     """
 
     receipt: Receipt
@@ -430,6 +479,7 @@ class ServeFindings:
     met: tuple[int, ...]
     untried: int
     day: DayPlan | None = None
+    untried_configs: tuple[Untried, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -469,12 +519,14 @@ class ServerlessFindings:
     totals           after each epoch
     better_instance  the plain instance that would have met the goal better: cheaper and no slower, or as cheap and
                      faster; None if there is none, or the target was not reached
+    refused          (functions, memory in MB) that what is left does not pay an epoch of: at most some hundred of them
     """
 
     receipt: FunctionReceipt
     is_target_reached: bool
     totals: tuple[EpochTotal, ...]
     better_instance: PlainInstance | None = None
+    refused: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

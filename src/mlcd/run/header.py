@@ -78,6 +78,7 @@ class Header:
     catalog_date  of the prices
     serving       facts of a serving job; `functions`: of a serverless job
     reused        trials of the same job that earlier runs paid for
+    made_by       user@machine, in a store that a team shares; else ""
     """
 
     run_id: str
@@ -93,6 +94,7 @@ class Header:
     serving: ServingFacts | None = None
     functions: FunctionFacts | None = None
     reused: tuple[ReusedTrial, ...] = ()
+    made_by: str = ""
 
 
 def is_run_of(run_id: str, job: str) -> bool:

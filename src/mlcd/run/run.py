@@ -17,7 +17,7 @@ from mlcd.run.verdict import Naive, PlainInstance, Relaxation, Verdict
 from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.trial import History, Measurement
+from mlcd.trial.trial import Failure, FailureKind, History, Measurement
 from mlcd.units import Usd
 
 P_co = TypeVar("P_co", bound=Problem | FunctionProblem, covariant=True)
@@ -74,10 +74,14 @@ class Run(Generic[P_co]):
         return replace(self, steps=steps).with_reported_work()
 
     def with_reported_work(self) -> "Run[P_co]":
-        """This run with the work that its job told in a trial, where its file does not say how much there is."""
-        if isinstance(self.problem, FunctionProblem) or self.problem.work_known:
+        """This run with the work and the model's sizes that its job told in a trial, where its file does not say."""
+        if isinstance(self.problem, FunctionProblem):
             return self
-        problem = self.problem.with_reported_work(self.history.total_samples)
+        problem: Problem = self.problem
+        if not problem.work_known:
+            problem = problem.with_reported_work(self.history.total_samples)
+        if problem.transformer is None:
+            problem = problem.with_description(self.history.transformer)
         return self if problem is self.problem else replace(self, problem=cast(P_co, problem))
 
     # ---- the header's facts
@@ -201,6 +205,26 @@ class Run(Generic[P_co]):
     def earlier(self) -> tuple[Attempt, ...]:
         """Attempts that were followed by another one; they were paid and are in the totals."""
         return tuple(attempt for attempt in self.attempts if attempt.ending.is_begun_again)
+
+    @property
+    def spot_steps(self) -> tuple[Step, ...]:
+        """Trials and attempts on spot nodes that have ended, where spot or on-demand is chosen."""
+        roles = (Role.TRIAL, Role.TRAINING)
+        return tuple(step for step in self.ended if step.role in roles and step.config.is_spot)
+
+    @property
+    def interrupted_steps(self) -> tuple[Step, ...]:
+        """Those whose nodes were taken away."""
+        return tuple(step for step in self.spot_steps if _is_interrupted(step))
+
+    @property
+    def expected_interruptions(self) -> float:
+        """How many the rates before the run let expect in the time of `spot_steps`."""
+        known = self.problem.interruptions if isinstance(self.problem, Problem) else None
+        if known is None:
+            return 0.0
+        ended = ((step.config, step.outcome) for step in self.spot_steps)
+        return sum(known.expected_in(config, outcome.seconds) for config, outcome in ended if outcome is not None)
 
     @property
     def epoch_steps(self) -> tuple[Step, ...]:
@@ -374,3 +398,9 @@ EpochRun = Run[FunctionProblem]
 """A run of `mlcd serverless`."""
 AnyRun = Run[Problem | FunctionProblem]
 """A run of any kind."""
+
+
+def _is_interrupted(step: Step) -> bool:
+    if isinstance(step.outcome, Failure):
+        return step.outcome.kind is FailureKind.INTERRUPTED
+    return isinstance(step.outcome, Attempt) and step.outcome.interrupted

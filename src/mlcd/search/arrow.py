@@ -92,8 +92,8 @@ class Arrow(MeasuredStrategy):
 def _features(problem: Problem) -> Floats:
     """(N, d) what is known of a deployment in advance, the price of a node included."""
     encoding = problem.space.encoding
-    node_price = np.log2(problem.dollars_per_second / problem.nodes)[:, None]
-    return np.hstack([encoding.features, encoding.counts, encoding.totals, node_price])
+    node_price = np.log2(problem.node_dollars)[:, None]
+    return np.hstack([encoding.features, encoding.settings, encoding.counts, encoding.totals, node_price])
 
 
 def _metrics(measured: tuple[Measurement, ...]) -> Floats:

@@ -66,7 +66,7 @@ class Auto(MeasuredStrategy):
         if not history.measured and level is None:
             return self._first_looks(setting, model, candidates, count)
         picks: list[Suggestion] = []
-        prices = problem.planned_trial_seconds * problem.dollars_per_second
+        prices = problem.planned_trial_dollars
         round_usd = self._round_usd(setting, model, candidates)
         while len(picks) < count and candidates.any():
             values = net_values(setting, model, candidates)
@@ -95,11 +95,12 @@ class Auto(MeasuredStrategy):
     def _level(self, problem: Problem, history: History) -> Level | None:
         """How long the job is, as far as its limits say; None if they say nothing.
 
-        They are for all of the work: where a part of it is done, they say nothing about the rest.
+        They are for all of the work: where a part of it is done, they say nothing about the rest. With settings to
+        choose, a measured speed says more: a limit far from it would be explained by the settings of the trial.
         """
         goal, settings = problem.goal, self.settings
-        partly_done = bool(history.measured) and (problem.keeps_work or problem.beside)
-        if not (settings.level and goal.is_limited and problem.work_known) or partly_done:
+        outdated = bool(history.measured) and (problem.keeps_work or problem.beside or bool(problem.space.settings))
+        if not (settings.level and goal.is_limited and problem.work_known) or outdated:
             return None
         deadline, budget = goal.deadline_seconds, goal.budget
         return Level(
@@ -111,11 +112,10 @@ class Auto(MeasuredStrategy):
     def _first_looks(self, setting: Setting, model: MixedModel, candidates: Mask, count: int) -> tuple[Suggestion, ...]:
         """Nothing is known of the job's length: what is expected to be best; then what may be better than that."""
         problem = setting.problem
-        scale = np.log(problem.goal.scale(problem.dollars_per_second))
         picks: list[Suggestion] = []
         best = np.inf
         while len(picks) < count and candidates.any():
-            values = model.log_seconds + scale
+            values = problem.log_values(problem.goal, model.log_seconds)
             mean = model.weights @ values
             spread = model.weights @ np.sqrt(model.variance)
             row = int(np.where(candidates, mean - (spread if picks else 0.0), np.inf).argmin())
@@ -141,8 +141,7 @@ class Auto(MeasuredStrategy):
         seconds = max(setting.round_seconds, float(problem.planned_trial_seconds[row]))
         target = setting.target
         if self.settings.round_target and setting.now is not None:
-            scale = setting.goal.scale(problem.dollars_per_second)[row]
-            expected = float(np.exp(model.mean[row]) * scale)
+            expected = float(np.exp(problem.log_values(setting.goal, model.mean)[row]))
             target = expected if target is None else min(target, expected)
         return replace(setting, round_seconds=seconds, target=target)
 
@@ -155,5 +154,7 @@ def _without(candidates: Mask, row: int) -> Mask:
 
 def _reason(setting: Setting, values: NetValues, row: int) -> str:
     if setting.now is None:
-        return f"nothing fits yet: a probability of {values.chance[row]:.0%} to fit, at a low price"
+        return (
+            f"nothing measured fits the limits yet; this fits with probability {values.chance[row]:.0%}, at a low price"
+        )
     return f"expected to save {amount(setting.problem, float(values.net[row]))} net of its price"

@@ -181,7 +181,7 @@ def _by_saving(
             reason = "expected to save more than its price"
         else:
             net = ndtr((log_cap - log_seconds) / np.sqrt(variance)) - LEAST_FIT_PROBABILITY
-            reason = "nothing fits yet: highest probability of fitting"
+            reason = "nothing measured fits the limits yet; this has the highest probability of fitting"
         net = np.where(is_open, net, -np.inf)
         at = int(net.argmax())
         if not net[at] > 0:

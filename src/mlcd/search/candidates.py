@@ -22,12 +22,18 @@ LEAST_CHANCE = 0.25
 that starts with the cheapest and knows nothing passes from 4 GiB to 128 GiB in about five trials."""
 
 
+LEAST_CHANCE_DESCRIBED = 0.02
+"""The same where a description of the model says what fits: it may be wrong, and the chance counts in a trial's
+value."""
+
+
 def open_rows(problem: Problem, history: History, remaining: Remaining, *, memory: MemoryRules = "named") -> Mask:
     """(N,) whether each configuration is allowed by the ledger, untried, and not ruled out by a failure.
 
-    Out of memory on n nodes rules out what has no more memory (see MemoryRules), a failed job fewer nodes of its type,
-    a lack of cloud capacity more of them. If the number of nodes is fixed, a failure says nothing about other
-    configurations. What is merely unlikely to fit opens when nothing more likely is left.
+    Out of memory on n nodes rules out what has no more memory (see MemoryRules), a failed job fewer nodes of its type
+    with the same settings, a lack of cloud capacity more nodes of its type with any. If the number of nodes is fixed, a
+    failure says nothing about other configurations. What is merely unlikely to fit opens when nothing more likely is
+    left.
     """
     mask = remaining.allowed.copy()
     identity, nodes = problem.space.encoding.identity, problem.nodes
@@ -44,13 +50,15 @@ def open_rows(problem: Problem, history: History, remaining: Remaining, *, memor
         elif failure.kind in (FailureKind.OUT_OF_MEMORY, FailureKind.ERROR):
             mask &= ~((identity == identity[row]) & (nodes <= nodes[row]))
         elif failure.kind is FailureKind.CAPACITY:
-            mask &= ~((identity == identity[row]) & (nodes >= nodes[row]))
+            machine = problem.space.encoding.machine
+            mask &= ~((machine == machine[row]) & (nodes >= nodes[row]))
     if workers is not None:
         mask &= ~too_small(workers, exhausted)
     if memory in ("likely", "named") and mask.any():
         chance = chance_to_fit(problem, history, use_name=memory == "named")
         if chance is not None:
-            mask &= chance >= min(LEAST_CHANCE, float(chance[mask].max()) / 2)
+            least = LEAST_CHANCE if problem.transformer is None else LEAST_CHANCE_DESCRIBED
+            mask &= chance >= min(least, float(chance[mask].max()) / 2)
             mask = _in_large_steps(problem, history, mask)
     return mask
 
@@ -61,6 +69,7 @@ def _in_large_steps(problem: Problem, history: History, mask: Mask) -> Mask:
     The largest number that `mask` has of them stays, and all of them if nothing else is left.
 
     Only while such workers, of the same kind and memory whatever their type, have never fitted: then the edge matters.
+    Settings that may need less memory are other workers.
     """
     workers = problem.space.worker_memory
     if workers is None:
@@ -71,7 +80,9 @@ def _in_large_steps(problem: Problem, history: History, mask: Mask) -> Mask:
         if failure.kind is not FailureKind.OUT_OF_MEMORY:
             continue
         row = problem.space.index[failure.config]
+        held = workers.split * workers.count
         alike = (workers.accelerated == workers.accelerated[row]) & (workers.gib == workers.gib[row])
+        alike &= (workers.group == workers.group[row]) & (held >= held[row])
         if not alike[fitted].any() and (alike & mask).any():
             most = workers.count[alike & mask].max()
             close |= alike & (workers.count < min(2 * workers.count[row], most))
@@ -111,12 +122,15 @@ def chance_to_run(problem: Problem, history: History, share: float = FAILED_SHAR
     """(N,) the probability that the job runs at all, after failures without a known reason.
 
     A job that fails may need more than the deployment has: those with no larger nodes, by their price, and those that
-    are no larger in all, become less likely. What is at least as large as one that ran will run.
+    are no larger in all, become less likely. What is at least as large as one that ran will run. Where the job
+    describes its model, also the probability that it fits into memory.
     """
     chance = np.ones(len(problem.space))
+    fits = None if problem.transformer is None else chance_to_fit(problem, history)
+    fits = None if fits is None else np.maximum(fits, LEAST_CHANCE_DESCRIBED)
     unexplained = [failure for failure in history.failures if failure.kind is FailureKind.ERROR]
     if not unexplained:
-        return chance
+        return chance if fits is None else fits
     whole = np.log(problem.dollars_per_second)
     node = whole - np.log(problem.nodes)
     for failure in unexplained:
@@ -126,7 +140,11 @@ def chance_to_run(problem: Problem, history: History, share: float = FAILED_SHAR
     for trial in history.measured:
         row = problem.space.index[trial.config]
         chance = np.where((node >= node[row] - 1e-9) & (whole >= whole[row] - 1e-9), 1.0, chance)
-    return chance
+    return chance if fits is None else chance * fits
+
+
+_LEAST_SECONDS = 1e-6
+"""Of a training that is sure not to fit: models need a finite logarithm."""
 
 
 def log_seconds_that_fit(problem: Problem, remaining: Remaining) -> Floats:
@@ -136,7 +154,9 @@ def log_seconds_that_fit(problem: Problem, remaining: Remaining) -> Floats:
     if remaining.seconds is not None:
         longest = np.minimum(longest, remaining.seconds - trial)
     if remaining.usd is not None:
-        longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second - trial)
+        moved = (problem.trial_move_dollars + problem.move_dollars) / problem.dollars_per_second
+        longest = np.minimum(longest, remaining.usd.dollars / problem.dollars_per_second - trial - moved)
     margin = log_margin(problem, problem.noise) if remaining.guarded else 0.0
     with np.errstate(divide="ignore"):
-        return np.asarray(np.log(np.maximum(longest, 0.0)) - margin)
+        least = _LEAST_SECONDS if problem.moves else 0.0  # where a trial fits, its data and the training's may not
+        return np.asarray(np.log(np.maximum(longest, least)) - margin)

@@ -1,7 +1,6 @@
 """CherryPick (Alipourfard et al., NSDI 2017), as the paper runs it: constrained expected improvement, early stop."""
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import ClassVar
 
 import numpy as np
@@ -16,6 +15,7 @@ from mlcd.search.candidates import open_rows
 from mlcd.search.first_looks import spread_start
 from mlcd.search.stopping import small_gain_ending
 from mlcd.search.strategy import MeasuredStrategy, at_least
+from mlcd.space.placed import matches
 from mlcd.trial.plan import Remaining, best, best_fitting, plans
 from mlcd.trial.trial import History, Suggestion
 
@@ -77,7 +77,7 @@ class CherryPick(MeasuredStrategy):
             raise BadInput(
                 "search.strategy: cherrypick chooses among instance types, and here are none; choose heterbo"
             )
-        known = np.array([any(fnmatchcase(c.instance, glob) for glob in globs) for c in problem.space], dtype=bool)
+        known = np.array([any(matches(c.instance, glob) for glob in globs) for c in problem.space], dtype=bool)
         if not known.any():
             names = ", ".join(sorted({config.instance for config in problem.space}))
             raise BadInput(f"search.strategy: cherrypick:types: none matches {self.types!r}; allowed: {names}")

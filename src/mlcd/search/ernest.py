@@ -61,7 +61,7 @@ class Ernest(MeasuredStrategy):
         """The types to fit, by Encoding.identity: measured ones first, then evenly spread over the price of a node."""
         identity = problem.space.encoding.identity
         measured = list(dict.fromkeys(int(identity[problem.space.index[t.config]]) for t in history.measured))
-        node_price = problem.dollars_per_second / problem.nodes
+        node_price = problem.node_dollars
         offered = np.unique(identity[candidates])
         ordered = sorted(offered.tolist(), key=lambda each: (float(node_price[identity == each].min()), each))
         spread = [ordered[at] for at in np.linspace(0, len(ordered) - 1, self.types).round().astype(int)]

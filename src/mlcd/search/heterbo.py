@@ -98,7 +98,7 @@ class HeterBO(MeasuredStrategy):
             prices = self._trial_price(problem, math.inf if is_beside else round_seconds)
             if is_beside and target is not None:
                 if problem.goal.minimize is Objective.TIME:
-                    usd = problem.planned_trial_seconds * problem.dollars_per_second
+                    usd = problem.planned_trial_dollars
                     prices = prices + usd * remaining.seconds_per_usd
                 prices = np.maximum(prices, MIN_TIE_FRACTION * target)
             if problem.keeps_work and target is not None and count == 1:
@@ -134,7 +134,7 @@ class HeterBO(MeasuredStrategy):
             return np.zeros(len(problem.space))
         seconds = problem.planned_trial_seconds
         extra = np.maximum(seconds - round_seconds, 0.0)
-        return problem.goal.values(extra, seconds * problem.dollars_per_second)
+        return problem.goal.values(extra, problem.planned_trial_dollars)
 
     def _net(
         self,
@@ -164,7 +164,7 @@ class HeterBO(MeasuredStrategy):
                 return upside, "may save up to {} for its price"
             return gain - prices, "expected to save {} net of its price"
         score = self._until_one_fits(problem, model, prices, mean=mean, log_cap=log_cap)
-        return score, "nothing fits yet: the best probability of fitting for its price"
+        return score, "nothing measured fits the limits yet; this has the best probability of fitting for its price"
 
     def _log_longest(self, problem: Problem, remaining: Remaining) -> Floats:
         """(N,) ln of the longest run that still fits on each configuration."""
@@ -204,7 +204,7 @@ class HeterBO(MeasuredStrategy):
         if run <= 0:  # no trial leaves time for a run
             return np.zeros(len(mean))
         measured = model.posterior.data.rows
-        missed = len(measured) - len(np.unique(problem.space.encoding.identity[measured]))  # beyond the first looks
+        missed = len(measured) - len(np.unique(problem.space.encoding.machine[measured]))  # beyond the first looks
         times = self.settings.first_try_runs * self.settings.first_try_growth**missed
         # As when something fits: a share of the limits costs as much as that share of the run.
         goes_on = net(unfinished * run, share / unfinished) > 0
@@ -286,5 +286,5 @@ def _share_of_limits(problem: Problem) -> Floats:
     if problem.goal.deadline_seconds is not None:
         share = np.maximum(share, seconds / problem.goal.deadline_seconds)
     if problem.goal.budget is not None:
-        share = np.maximum(share, seconds * problem.dollars_per_second / problem.goal.budget.dollars)
+        share = np.maximum(share, problem.planned_trial_dollars / problem.goal.budget.dollars)
     return share

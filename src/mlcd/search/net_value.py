@@ -84,10 +84,9 @@ class NetValues:
 def net_values(setting: Setting, model: MixedModel, candidates: Mask) -> NetValues:
     """The value of a trial of each candidate. At least one candidate is required."""
     problem, settings = setting.problem, setting.settings
-    scale = setting.goal.scale(problem.dollars_per_second)
-    values = model.log_seconds + np.log(scale)
+    values = problem.log_values(setting.goal, model.log_seconds)
     left = _left(setting, model)
-    log_cap = _log_seconds_that_fit(setting) + np.log(scale)
+    log_cap = problem.log_values(setting.goal, _log_seconds_that_fit(setting))
     deviation = np.sqrt(model.variance)
     runs, now = setting.runs, setting.now
     chance = runs * (model.weights @ ndtr((log_cap - values) / deviation))
@@ -151,7 +150,8 @@ def _log_seconds_that_fit(setting: Setting) -> Floats:
     if remaining.seconds is not None:
         room &= twice + now.plan.worst_seconds <= remaining.seconds
     if remaining.usd is not None:
-        room &= twice * problem.dollars_per_second + now.plan.worst_usd.dollars <= remaining.usd.dollars
+        needed = twice * problem.dollars_per_second + problem.trial_move_dollars + problem.move_dollars
+        room &= needed + now.plan.worst_usd.dollars <= remaining.usd.dollars
     return np.where(room, expected, certain)
 
 
@@ -175,7 +175,7 @@ def _prices(setting: Setting, k: float) -> Floats:
     """(N,) the price of one more trial in the goal's unit."""
     problem, goal, training = setting.problem, setting.goal, setting.remaining.training
     seconds = problem.planned_trial_seconds
-    usd = seconds * problem.dollars_per_second
+    usd = problem.planned_trial_dollars
     if training is None:
         return goal.values(np.maximum(seconds - setting.round_seconds, 0.0), usd)
     if goal.minimize is Objective.COST:
@@ -194,12 +194,11 @@ def _share_of_slack(setting: Setting, model: MixedModel, candidates: Mask) -> Fl
     incumbent = None if setting.now is None else setting.now.plan
     share = np.zeros(len(problem.space))
     seconds = problem.planned_trial_seconds
-    rate = problem.dollars_per_second
     worst = np.exp(model.mean + log_margin(problem, problem.noise))
     if remaining.seconds is not None and remaining.training is None:
         reserve = incumbent.worst_seconds if incumbent else float(worst[candidates].min())
         share = np.maximum(share, seconds / max(remaining.seconds - reserve, _LEAST_SLACK * remaining.seconds, 1e-9))
-    share = np.maximum(share, seconds * rate / money_for_search(setting, model, candidates))
+    share = np.maximum(share, problem.planned_trial_dollars / money_for_search(setting, model, candidates))
     return np.minimum(share, 1.0)
 
 
@@ -212,6 +211,7 @@ def money_for_search(setting: Setting, model: MixedModel, candidates: Mask) -> f
         reserve = setting.now.plan.worst_usd.dollars
     else:
         worst = np.exp(model.mean + log_margin(problem, problem.noise)) * problem.dollars_per_second
+        worst += problem.move_dollars
         reserve = float(worst[candidates].min())
     return max(left.dollars - reserve, _LEAST_SLACK * left.dollars, 1e-9)
 
@@ -228,5 +228,5 @@ def _share_of_limits(setting: Setting) -> Floats:
     if remaining.seconds is not None:
         share = np.maximum(share, seconds / max(remaining.seconds, 1e-9))
     if remaining.usd is not None:
-        share = np.maximum(share, seconds * problem.dollars_per_second / max(remaining.usd.dollars, 1e-9))
+        share = np.maximum(share, problem.planned_trial_dollars / max(remaining.usd.dollars, 1e-9))
     return share

@@ -49,8 +49,10 @@ class Paleo:
         """The best deployment by the model whose training fits the limits."""
         seconds = problem.work_samples / self.samples_per_second(problem)
         plans = (
-            Plan(config=c, seconds=float(s), usd=p.for_seconds(s), worst_seconds=float(s), worst_usd=p.for_seconds(s))
-            for c, s, p in zip(problem.space, seconds, problem.usd_per_hour, strict=True)
+            Plan(config=c, seconds=float(s), usd=usd, worst_seconds=float(s), worst_usd=usd, moved_usd=moved)
+            for c, s in zip(problem.space, seconds, strict=True)
+            for moved in (problem.move_to(c).usd,)
+            for usd in (problem.price(c).for_seconds(s) + moved,)
         )
         return best(problem, (plan for plan in plans if remaining.fits(plan)))
 

@@ -143,4 +143,4 @@ def _forest(others: tuple[MeasuredJob, ...], space: ById[Space], first: int, sec
 
 def _features(space: Space) -> Floats:
     """(N, d) what is known of a deployment in advance."""
-    return np.hstack([space.encoding.features, space.encoding.counts, space.encoding.totals])
+    return np.hstack([space.encoding.features, space.encoding.settings, space.encoding.counts, space.encoding.totals])

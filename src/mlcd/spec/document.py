@@ -1,5 +1,6 @@
 """YAML text as data with line numbers. Tags, aliases, second documents and duplicate keys are refused."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -38,13 +39,17 @@ _HINTS = (
 )
 
 
+STANDARD_INPUT = "-"
+"""The name of a job file that is read from standard input; its paths are relative to the current folder."""
+
+
 def read_text(path: str | Path, *, missing: str = "there is no such file") -> str:
     """The file's text. Raises SpecError if the file cannot be read, is too large, or is not UTF-8."""
     file = Path(path)
     try:
         if file.is_dir():
             raise SpecError("is a directory, not a job file", file=str(path))
-        data = read_named(file, most_bytes=MOST_BYTES)
+        data = _standard_input() if str(path) == STANDARD_INPUT else read_named(file, most_bytes=MOST_BYTES)
     except FileNotFoundError:
         raise SpecError(missing, file=str(path), nearest=_neighbour(file)) from None
     except TooLarge:
@@ -60,6 +65,14 @@ def read_text(path: str | Path, *, missing: str = "there is no such file") -> st
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise SpecError("is not UTF-8 text", file=str(path), line=line, value=data[error.start : error.end]) from None
+
+
+def _standard_input() -> bytes:
+    """All of it. Raises TooLarge."""
+    data = sys.stdin.buffer.read(MOST_BYTES + 1)
+    if len(data) > MOST_BYTES:
+        raise TooLarge("standard input", "is too large")
+    return data
 
 
 def document(text: str, *, file: str, path: str = "") -> YamlNode:

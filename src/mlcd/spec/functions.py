@@ -7,6 +7,7 @@ from datetime import datetime
 from mlcd.goal import Objective
 from mlcd.spec.choices import Choices
 from mlcd.spec.goals import goal_record
+from mlcd.spec.infra import one_infra
 from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.parse import job_name, strategy
@@ -77,7 +78,7 @@ def _limit(node: YamlNode) -> float:
 _RESOURCES = FieldTable(
     make=FunctionResources,
     fields={
-        "infra": Field(read=line_of_text),
+        "infra": Field(read=one_infra),
         "prices": Field(read=line_of_text),
         "settings": Field(read=line_of_text),
     },
@@ -140,8 +141,12 @@ def _checked(spec: ServerlessSpec) -> ServerlessSpec:
     fleets = len(spec.functions) * len(spec.memory_mb)
     if fleets > MOST_FLEETS:
         raise spec.error("functions", f"with memory makes {fleets:,} fleets", allowed=f"at most {MOST_FLEETS:,}")
+    target = spec.workload.target_loss
+    if target is not None and target <= 0 and ":" not in spec.workload.model:
+        problem = f"the loss of {spec.workload.model} never gets this low: it is above 0"
+        raise spec.error("workload.target_loss", problem, value=target, allowed="a number more than 0, such as 0.35")
     if not spec.resources.infra.startswith("sim"):
-        if spec.workload.target_loss is None:
+        if target is None:
             raise spec.error(
                 "workload.target_loss", "is missing: the training ends when it is reached", allowed="a number"
             )

@@ -17,12 +17,14 @@ from mlcd.spec.scalar import scalar
 Job = TypeVar("Job", bound=PlacedSpec)
 
 SHARED_FIELDS = frozenset({"name", "resources", "goal", "search"})
+PROGRAM_FIELDS = frozenset({"knobs", "workdir", "secrets", "file_mounts", "setup"})
+"""What job files with a program of the user's on nodes may have: trainings and servers."""
 OWN_FIELDS = {
     "train": frozenset(
-        {"num_nodes", "batch", "learning_rate", "pricing", "workdir", "envs", "secrets", "file_mounts", "setup", "run"}
+        {"num_nodes", "batch", "data", "learning_rate", "pricing", "envs", "run"}
         | {"platform", "progress", "checkpoints", "outputs", "job"}
     ),
-    "serve": frozenset({"model", "server", "knobs", "sizes", "inputs", "load"}),
+    "serve": frozenset({"model", "server", "sizes", "inputs", "load"}),
     "serverless": frozenset({"workload", "functions", "memory", "sync"}),
 }
 """Command -> the fields that only its job files have: they tell which command a file is for."""
@@ -92,7 +94,7 @@ class JobFile(Generic[Job]):
         """Raises SpecError for a job of another command: it has fields of that one, and none of this one's."""
         given = set(root.value) if isinstance(root.value, Mapping) else set()
         for command, fields in OWN_FIELDS.items():
-            if command != self.command and given & fields and given <= fields | SHARED_FIELDS:
+            if command != self.command and given & fields and given <= fields | SHARED_FIELDS | PROGRAM_FIELDS:
                 marks = ", ".join(sorted(given & fields))
                 raise SpecError(f"is a job for `mlcd {command}` (it has {marks}): mlcd {command} {file}", file=file)
 

@@ -103,12 +103,12 @@ class YamlNode:
             raise self.error("has no value; fill it in or remove the field")
         return self
 
-    def mapping(self) -> Mapping[str, "YamlNode"]:
-        """The fields, in the order written."""
+    def mapping(self, *, allowed: str = "") -> Mapping[str, "YamlNode"]:
+        """The fields, in the order written. `allowed` is used only in the message."""
         value = self.filled().value
         if isinstance(value, Mapping):
             return value
-        raise self.error("must be a mapping of fields to values")
+        raise self.error("must be a mapping of fields to values", allowed=allowed)
 
     def items(self) -> tuple["YamlNode", ...]:
         """The elements of a list; any other value counts as a list with one element."""
@@ -135,7 +135,7 @@ class YamlNode:
         allowed = f"a number {bounds} {unit}".strip()
         value = self.filled().value
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise self.error("must be a number", allowed=allowed, nearest=_number_meant(value))
+            raise self.error("must be a number", allowed=allowed, nearest=_number_meant(value, unit))
         if not math.isfinite(value) or value not in bounds:
             raise self.error("is out of range", allowed=allowed)
         return float(value)
@@ -173,7 +173,15 @@ class YamlNode:
         raise self.error("is not one of the choices", allowed=allowed, nearest=right)
 
 
-def _number_meant(value: object) -> str:
-    """The number that a text such as `50,000` or `1_000` probably means, or ""."""
+_SCALES = {"k": 1e3, "K": 1e3, "M": 1e6, "%": 0.01}
+
+
+def _number_meant(value: object, unit: str = "") -> str:
+    """The number that a text such as `50,000`, `1_000`, `50k`, `5%` or, in minutes, `5min` probably means, or ""."""
     text = re.sub(r"[,_\s]", "", value) if isinstance(value, str) else ""
+    parts = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([A-Za-z%]{1,10})", text)
+    if parts and parts[2] in _SCALES:
+        return f"{float(parts[1]) * _SCALES[parts[2]]:.15g}"
+    if parts and len(parts[2]) > 1 and unit.startswith(parts[2].removesuffix("s")):
+        return parts[1]
     return text if re.fullmatch(r"[-+]?[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?", text) else ""

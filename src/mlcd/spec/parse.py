@@ -4,6 +4,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from typing import Any
 
 from mlcd.catalog import Accelerator, parse_accelerator
 from mlcd.catalog.accelerators import MOST_PER_NODE
@@ -11,21 +12,27 @@ from mlcd.errors import SpecError, nearest
 from mlcd.plugins import is_object_name
 from mlcd.problem import MOST_SLOWDOWN
 from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
+from mlcd.spec.choices import Choices
 from mlcd.spec.counts import node_counts
+from mlcd.spec.data import DATA
 from mlcd.spec.goals import goal_record
+from mlcd.spec.infra import infra
 from mlcd.spec.job_file import Flag, JobFile, as_written
-from mlcd.spec.node import Bounds, YamlNode
+from mlcd.spec.knobs import knob_values, settings
+from mlcd.spec.node import YamlNode
 from mlcd.spec.quantity import flag, line_of_text, minutes, number, text, whole
 from mlcd.spec.real import file_mounts, platform, prices, progress, relative_paths, secret_names
 from mlcd.spec.record import Field, FieldTable
+from mlcd.spec.spot import SPOT, use_spot
 from mlcd.spec.train import Resources, SearchSettings, TrainSpec, TrialRules, Work
+from mlcd.transformer import Transformer
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,79}")
 _NAME_FORM = "letters, digits and . _ - (at most 80, a letter or digit first)"
 _TYPE = re.compile(r"[A-Za-z0-9*?\[\]!._+:/-]+")
 _TYPE_FORM = "names such as g6.xlarge, globs such as c7i.*, or a named set such as aws-gpu"
 _ACCELERATOR_FORM = "a name such as H100, or with the number a node has: H100:8"
-_PER_NODE = Bounds(least=1, most=MOST_PER_NODE)
+_PER_NODE = Choices(form="how many a node has: 1, [1, 2] or 1..2", most=MOST_PER_NODE)
 _ENV = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OPTION = r"[a-z][a-z0-9_-]*=[^,=\s]+"
 PRESET = "paper"
@@ -67,19 +74,24 @@ def instance_types(node: YamlNode) -> tuple[str, ...]:
 
 
 def accelerators(node: YamlNode) -> tuple[Accelerator, ...]:
-    """`H100:8`, `H100`, a list of such, or a mapping of names to counts. The catalog checks whether they exist."""
+    """`H100:8`, `H100`, a list of such, or a mapping such as `{L4: 1, A100: 1..2}`. The catalog checks them."""
     found: list[Accelerator] = []
     if isinstance(node.value, Mapping):
         items = [
-            (child, name if child.value is None else f"{name}:{child.whole(_PER_NODE)}")
+            (child, name if count is None else f"{name}:{count}")
             for name, child in node.mapping().items()
+            for count in ((None,) if child.value is None else _PER_NODE(child))
         ]
     else:
         items = [(item, item.text(allowed=_ACCELERATOR_FORM)) for item in node.items()]
     for item, written in items:
         accelerator = parse_accelerator(written)
         if accelerator is None:
-            raise item.error("is not an accelerator", allowed=_ACCELERATOR_FORM)
+            count = re.fullmatch(
+                r"(?:(?P<n>[0-9]{1,4}) ?[xX*] ?)?(?P<name>[A-Za-z][\w-]*)(?: ?[xX*] ?(?P<m>[0-9]{1,4}))?", written
+            )
+            meant = f"{count['name']}:{count['n'] or count['m']}" if count and (count["n"] or count["m"]) else ""
+            raise item.error("is not an accelerator", allowed=_ACCELERATOR_FORM, nearest=meant)
         if accelerator in found:
             raise item.error("is given twice")
         found.append(accelerator)
@@ -106,12 +118,28 @@ def strategy(node: YamlNode) -> str:
     return value
 
 
+_GPUS_FORM = "a range such as 1..8, a list such as [1, 2, 4], 0 for none, or shares of one such as [0.25, 0.5, 1]"
+
+
+def gpus(node: YamlNode) -> tuple[float, ...]:
+    """`1..8`, `[0.25, 0.5, 1]` or `0`: GPUs of a node, in ascending order."""
+    found = []
+    for value in knob_values(node):
+        if isinstance(value, str | bool) or not 0 <= value <= MOST_PER_NODE or (value > 1 and value % 1):
+            raise node.error("is not a number of GPUs", allowed=_GPUS_FORM)
+        found.append(float(value))
+    return tuple(sorted(found))
+
+
 def environment(node: YamlNode) -> dict[str, str | None]:
     """Environment variables by name; a number keeps the text that was written. None must be given: `--env NAME=VALUE`.
 
     Values may be keys: no message shows one.
     """
     variables: dict[str, str | None] = {}
+    if not isinstance(node.filled().value, Mapping):
+        problem = "must be a mapping of names to values"
+        raise SpecError(problem, file=node.file, line=node.line, field=node.path, allowed="{NAME: value}")
     for name, child in node.mapping().items():
         if not _ENV.fullmatch(name):
             raise _unshown(child, "is not a valid variable name", allowed="letters, digits and _, no digit first")
@@ -138,15 +166,16 @@ def _work(node: YamlNode) -> str:
 RESOURCES = FieldTable(
     make=Resources,
     fields={
-        "infra": Field(read=line_of_text),
+        "infra": Field(read=infra),
         "instance_type": Field(read=instance_types),
         "accelerators": Field(read=accelerators),
-        "use_spot": Field(read=flag),
+        "use_spot": Field(read=use_spot),
         "prices": Field(read=prices),
         "region": Field(read=line_of_text),
         "zone": Field(read=line_of_text),
         "image_id": Field(read=line_of_text),
         "warm_workers": Field(read=flag),
+        "gpus": Field(read=gpus),
     },
     later={
         "cloud": "write infra, such as infra: sim/aws",
@@ -154,14 +183,40 @@ RESOURCES = FieldTable(
         "memory": "choose types by instance_type",
         **dict.fromkeys(("disk_size", "ports", "any_of"), ""),
     },
+    meant={"gpu": "gpus", "spot": "use_spot", "type": "instance_type"},
 )
 
+_SIZE = number(least=1, most=1e15)
+_TRANSFORMER = FieldTable(
+    make=Transformer,
+    fields={
+        "parameters": Field(read=_SIZE, required=True, allowed="such as 1.3e9"),
+        "layers": Field(read=whole(least=1, most=100_000), required=True),
+        "hidden": Field(read=whole(least=1, most=10**7), required=True),
+        "heads": Field(read=whole(least=1, most=10**6), required=True),
+        "sequence": Field(read=whole(least=1, most=10**9), required=True, allowed="tokens of one sample"),
+    },
+    meant={"params": "parameters", "width": "hidden", "hidden_size": "hidden", "seq": "sequence", "depth": "layers"},
+)
+
+
+def _model(node: YamlNode) -> str | Transformer:
+    """A name, or the sizes of a transformer."""
+    return _TRANSFORMER(node) if isinstance(node.value, Mapping) else line_of_text(node)
+
+
+def _work_of(*, model: str | Transformer | None = None, **given: Any) -> Work:
+    if isinstance(model, Transformer):
+        return Work(transformer=model, **given)
+    return Work(model=model, **given)
+
+
 WORK = FieldTable(
-    make=Work,
+    make=_work_of,
     fields={
         "samples": Field(read=number(above=0, most=1e18)),
         "epochs": Field(read=number(above=0, most=1e9)),
-        "model": Field(read=line_of_text),
+        "model": Field(read=_model),
         "batch": Field(read=whole(least=1, most=10**9)),
         "topology": Field(read=_topology),
         "workload": Field(read=line_of_text),
@@ -180,6 +235,7 @@ TRIAL = FieldTable(
         "precision": Field(read=number(above=0, below=1)),
         "retries": Field(read=whole(least=0, most=100)),
     },
+    meant={"seconds": "minutes", "hours": "minutes", "watchdog": "watchdog_minutes"},
 )
 
 SEARCH = FieldTable(
@@ -193,6 +249,7 @@ SEARCH = FieldTable(
         "slowdown": Field(read=number(least=0, most=MOST_SLOWDOWN)),
         "work": Field(read=_work),
         "restart_minutes": Field(read=minutes(least=0, most=_WEEK_MINUTES), into="restart_seconds"),
+        "spot": Field(read=SPOT),
         "trial": Field(read=TRIAL),
     },
 )
@@ -207,6 +264,8 @@ def train_record(now: datetime | None = None) -> FieldTable[TrainSpec]:
             "resources": Field(read=RESOURCES),
             "num_nodes": Field(read=node_counts),
             "batch": Field(read=batches),
+            "knobs": Field(read=settings),
+            "data": Field(read=DATA),
             "learning_rate": Field(read=LEARNING_RATE),
             "pricing": Field(read=pricing),
             "workdir": Field(read=line_of_text),
@@ -225,6 +284,15 @@ def train_record(now: datetime | None = None) -> FieldTable[TrainSpec]:
         },
         later={
             **dict.fromkeys(("volumes", "service", "config"), ""),
+        },
+        meant={
+            "spot": "resources.use_spot",
+            "gpus": "resources.gpus",
+            "gpu": "resources.gpus",
+            "cloud": "resources.infra",
+            "nodes": "num_nodes",
+            "command": "run",
+            "script": "run",
         },
     )
 

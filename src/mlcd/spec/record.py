@@ -44,7 +44,7 @@ class FieldTable(Generic[T]):
         refuses.
         """
         places = places or tuple(self.places())
-        given = node.mapping()
+        given = node.mapping(allowed=self._form if node.path else "a job file as `mlcd init` writes it")
         for name, child in given.items():
             if name not in self.fields:
                 raise self._unknown(name, child, places)
@@ -65,6 +65,12 @@ class FieldTable(Generic[T]):
             yield prefix + name
             if isinstance(known.read, FieldTable):
                 yield from known.read.places(f"{prefix}{name}.")
+
+    @property
+    def _form(self) -> str:
+        """`{minimize: ..., deadline: ..., budget: ...}`: the fields, the first three of many."""
+        names = [f"{name}: ..." for name in self.fields]
+        return f"{{{', '.join(names[:3])}{', ...' if len(names) > 3 else ''}}}"
 
     def _unknown(self, name: str, child: YamlNode, places: tuple[str, ...]) -> SpecError:
         problem, right = "unknown field", ""

@@ -119,6 +119,7 @@ class ServingResources:
     instance_type  names and globs of types; None: all that are offered
     accelerators   only types that have one of these
     replicas       how many servers there may be, each on a node of its own
+    image_id       that rented nodes run, such as docker:vllm/vllm-openai:latest; "": what SkyPilot uses
     """
 
     infra: str = "local"
@@ -126,6 +127,7 @@ class ServingResources:
     instance_type: tuple[str, ...] | None = None
     accelerators: tuple[Accelerator, ...] = ()
     replicas: tuple[int, ...] = (1,)
+    image_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,6 +140,13 @@ class ServeSpec(PlacedSpec):
     inputs   of a TorchScript file, which does not tell them
     declared_knobs  the knobs of such a server: the values of each variable of its command
     sizes    sizes of the model's open axes other than the batch, by name
+
+    For a command on rented nodes, which have no files of this machine:
+
+    workdir      the folder that is copied there, in which the command runs; "": an empty one
+    setup        for the shell of each node, before the command
+    secrets      variables whose values come from the environment and are never written to disk
+    file_mounts  path on the nodes -> path on this machine, or bucket
     """
 
     name: str
@@ -149,6 +158,10 @@ class ServeSpec(PlacedSpec):
     knobs: ServingKnobs = field(default_factory=ServingKnobs)
     sizes: Mapping[str, int] = field(default_factory=dict)
     inputs: tuple[TensorSpec, ...] = ()
+    workdir: str = ""
+    setup: str = ""
+    secrets: tuple[str, ...] = ()
+    file_mounts: Mapping[str, str] = field(default_factory=dict)
     load: LoadSettings = field(default_factory=LoadSettings)
     search: ServingSearch = field(default_factory=ServingSearch)
 

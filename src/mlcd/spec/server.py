@@ -7,6 +7,7 @@ from typing import Any
 from mlcd.errors import SpecError, nearest
 from mlcd.loadgen.chat.plan import MOST_STREAMS, PERCENTILES, ChatLimit, ChatMetric
 from mlcd.space import Value
+from mlcd.spec.knobs import knob_name, knob_values
 from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.quantity import line_of_text
 from mlcd.spec.record import Field, FieldTable
@@ -16,13 +17,8 @@ APIS = ("openai",)
 _MEANT_API = dict.fromkeys(("openai-compatible", "chat", "vllm", "openai_chat"), "openai")
 TOKEN_LIMITS = tuple(f"{metric}_p{percent}" for metric in ChatMetric for percent in PERCENTILES)
 """The names of limits in `goal.slo` of a language model."""
-MOST_VALUES = 1000
-MOST_SHOWN = 8
-"""Values that a message writes out."""
-_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _GIVEN = ("MODEL", "PORT", "HOST")
 _PATH_FORM = "a path such as /health or /v1/chat/completions"
-_RANGE = re.compile(r"(-?[0-9]+)\s*\.\.\s*(-?[0-9]+)")
 _MEANT_METRIC = {"itl": "tpot", "tbt": "tpot", "latency": "e2e", "time_to_first_token": "ttft"}
 """Other names of what is measured of a language model's answers."""
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:-]{0,254}")
@@ -66,7 +62,7 @@ SERVER = FieldTable(
     meant={"command": "run", "cmd": "run", "health": "ready", "endpoint": "path", "model": "name", "url": "path"},
     later={
         "envs": "export them before mlcd is started: the server inherits its environment",
-        "setup": "",
+        "setup": "write setup beside server, for nodes that are rented",
         "port": "mlcd chooses it: the command finds it as $PORT",
     },
 )
@@ -74,34 +70,7 @@ SERVER = FieldTable(
 
 def declared_knobs(node: YamlNode) -> Mapping[str, tuple[Value, ...]]:
     """`{MAX_SEQS: [16, 64], DTYPE: [float16, bfloat16]}`: the values of each variable of the command."""
-    found = {}
-    for name, child in node.mapping().items():
-        if not _VARIABLE.fullmatch(name):
-            raise child.error("is not a variable's name", allowed="letters, digits and _, no digit first")
-        if name in _GIVEN:
-            raise child.error(f"is set by mlcd; call the knob something other than {', '.join(_GIVEN)}")
-        values = tuple(_value(item) for item in child.filled().items())
-        if not values:
-            raise child.error("must not be empty", allowed="a list such as [16, 64]")
-        if len(set(map(str, values))) < len(values) or len(values) > MOST_VALUES:
-            raise child.error("repeats a value, or has too many", allowed=f"at most {MOST_VALUES:,} different values")
-        found[name] = values
-    return found
-
-
-def _value(node: YamlNode) -> Value:
-    value = node.filled().value
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        quoted = f"; write {node.written or 'true'!r} with the quotes" if isinstance(value, bool) else ""
-        raise node.error(f"must be a number or text{quoted}", allowed="a list of numbers and text, such as [16, 64]")
-    if isinstance(value, str) and (span := _RANGE.fullmatch(value.strip())):
-        first, last = int(span[1]), int(span[2])
-        few = list(range(first, last + 1)) if 0 <= last - first <= MOST_VALUES else []
-        shown = str(few) if len(few) <= MOST_SHOWN else f"[{first}, {first + 1}, ..., {last}]"
-        raise node.error("is a range, and ranges are not expanded here", nearest=shown if few else "")
-    if isinstance(value, str) and (not value or any(letter < " " for letter in value)):
-        raise node.error("must be a line of text that is not blank")
-    return value
+    return {knob_name(child, name, taken=_GIVEN): knob_values(child) for name, child in node.mapping().items()}
 
 
 def _nearest_limit(name: str) -> str:

@@ -11,36 +11,33 @@ from typing import Any
 from mlcd.errors import SpecError, nearest
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.loadgen.plan import Scenario
-from mlcd.server.options import Engine, Precision, engine_of
+from mlcd.server.options import Precision
 from mlcd.server.tensors import TensorSpec, input_of
 from mlcd.spec.choices import Choices
+from mlcd.spec.document import STANDARD_INPUT
+from mlcd.spec.infra import one_infra
 from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.node import Bounds, YamlNode, shortened
 from mlcd.spec.parse import accelerators, instance_types, job_name, strategy
-from mlcd.spec.quantity import budget, deadline, flag, line_of_text, number, whole
-from mlcd.spec.real import prices
+from mlcd.spec.quantity import budget, deadline, flag, line_of_text, number, text, whole
+from mlcd.spec.real import file_mounts, prices, secret_names
 from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
 from mlcd.spec.server import SERVER, STREAMS, TOKENS, declared_knobs, lengths, token_limits, token_load
+from mlcd.spec.serving_checks import checked
 from mlcd.spec.train import TrialRules
+from mlcd.units import parse_seconds
 from mlcd.untrusted import Malformed, expanded
 
 PRECISIONS = tuple(precision.value for precision in Precision)
 SWITCH = ("off", "on")
 PERCENTILES = ("p50", "p95", "p99")
 NUM_NODES = "write resources: {replicas: 1..3}, the number of servers, each on a node of its own"
-LOCAL = "local"
 JOB_FILES = (".yaml", ".yml")
 """Suffixes of job files; any other file is a model."""
 MOST_LATENCY_SECONDS = 3600.0
 MOST_REPLICAS = 100
 """Servers at the same time: each has a port of its own, of those that a lease has."""
-SERVER_STRATEGY = "heterbo"
-"""The default for PyTorch's files and on nodes: nothing is known of other models there."""
-COMMAND_STRATEGY = "auto"
-"""The default for a server that is a command."""
-GPU_SHARE = "GPU_SHARE"
-"""The knob of a server as a command that mlcd carries out itself: the command need not use it."""
 
 _LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
 _LATENCY_FORM = "a time such as 50ms or 0.2s"
@@ -203,14 +200,24 @@ def _scenario(node: YamlNode) -> Scenario:
     return Scenario(node.choice(tuple(Scenario), meant=_MEANT_SCENARIO))
 
 
-def _seconds(*, least: float, most: float) -> Reader[float]:
-    """A reader of a duration such as `20s`, or of a plain number of seconds."""
+def _seconds(*, least: float, most: float, needs_unit: bool = False) -> Reader[float]:
+    """A reader of a duration such as `20s` or `2min`, or of a plain number of seconds.
+
+    needs_unit  refuse a number without a unit, unless it is 0
+    """
     bounds = Bounds(least=least, most=most)
 
     def read(node: YamlNode) -> float:
-        match = _LATENCY.fullmatch(node.value) if isinstance(node.value, str) else None
-        if match is not None and match[2].startswith("s"):
-            node = replace(node, value=float(match[1]))
+        if isinstance(node.value, str):
+            try:
+                seconds = parse_seconds(node.value)
+            except ValueError:
+                raise node.error("is not a duration", allowed="a number with a unit, such as 20s or 2min") from None
+            if seconds not in bounds:
+                raise node.error("is out of range", allowed=f"{bounds} seconds")
+            return seconds
+        if needs_unit and isinstance(node.value, int | float) and not isinstance(node.value, bool) and node.value > 0:
+            raise node.error("has no unit", allowed=f"such as {node.value:g}s, or 0 for none")
         return node.number(bounds, unit="seconds")
 
     return read
@@ -224,11 +231,12 @@ def _arrivals(node: YamlNode) -> bool:
 _RESOURCES = FieldTable(
     make=ServingResources,
     fields={
-        "infra": Field(read=line_of_text),
+        "infra": Field(read=one_infra),
         "prices": Field(read=prices),
         "instance_type": Field(read=instance_types),
         "accelerators": Field(read=accelerators),
         "replicas": Field(read=counts(MOST_REPLICAS)),
+        "image_id": Field(read=line_of_text),
     },
     later={"use_spot": "", "cloud": "write infra: local"},
 )
@@ -252,7 +260,7 @@ _LOAD = FieldTable(
         "scenario": Field(read=_scenario),
         "rate": Field(read=rate),
         "headroom": Field(read=number(least=0, below=1)),
-        "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
+        "verify": Field(read=_seconds(least=0, most=86_400, needs_unit=True), into="verify_seconds"),
         "profile": Field(read=line_of_text),
     },
 )
@@ -269,7 +277,7 @@ _TOKEN_LOAD = FieldTable(
         "shared_tokens": Field(read=lambda node: node.whole(Bounds(least=0, most=TOKENS.most))),
         "concurrency": Field(read=lambda node: node.whole(STREAMS)),
         "headroom": Field(read=number(least=0, below=1)),
-        "verify": Field(read=_seconds(least=0, most=86_400), into="verify_seconds"),
+        "verify": Field(read=_seconds(least=0, most=86_400, needs_unit=True), into="verify_seconds"),
     },
     later={"scenario": "write arrivals: random or arrivals: in-flight"},
     meant={
@@ -326,6 +334,10 @@ def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
             "name": Field(read=job_name, required=True, allowed="a name such as llama-8b"),
             "server": Field(read=SERVER, required=True),
             "model": Field(read=line_of_text),
+            "workdir": Field(read=line_of_text),
+            "setup": Field(read=text),
+            "secrets": Field(read=secret_names),
+            "file_mounts": Field(read=file_mounts),
             "resources": Field(read=_RESOURCES),
             "knobs": Field(read=declared_knobs, into="declared_knobs", required=True, allowed="{MAX_SEQS: [16, 64]}"),
             "load": Field(read=_TOKEN_LOAD),
@@ -363,8 +375,8 @@ def model_record(now: datetime | None) -> FieldTable[ServeSpec]:
 
 
 def is_job_file(path: str | os.PathLike[str]) -> bool:
-    """Whether the path names a job file, by its suffix; otherwise it names a model."""
-    return Path(path).suffix.lower() in JOB_FILES
+    """Whether the path names a job file, by its suffix, or standard input; otherwise it names a model."""
+    return Path(path).suffix.lower() in JOB_FILES or str(path) == STANDARD_INPUT
 
 
 def model_job(model: str | os.PathLike[str], sizes: Mapping[str, int] | None = None) -> ServeSpec:
@@ -385,80 +397,6 @@ def model_job(model: str | os.PathLike[str], sizes: Mapping[str, int] | None = N
     return SERVE.from_mapping(fields)
 
 
-def _checked(spec: ServeSpec) -> ServeSpec:
-    """The job, after the checks that involve several fields. Raises SpecError."""
-    goal, load = spec.goal, spec.load
-    if load.rate is not None:
-        if goal.rate is not None and goal.rate != load.rate:
-            problem = f"differs from goal.rate, which is {goal.rate:g}/s"
-            raise spec.error("load.rate", problem, value=load.rate, allowed="one of the two, or equal rates")
-        if goal.minimize is Objective.TIME:
-            problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
-            raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
-        spec = replace(spec, goal=replace(goal, rate=load.rate))
-    if "search.strategy" not in spec.places and (spec.server is not None or spec.resources.infra != LOCAL):
-        usual = SERVER_STRATEGY if spec.server is None else COMMAND_STRATEGY
-        spec = replace(spec, search=replace(spec.search, strategy=usual))
-    if spec.resources.infra == LOCAL:
-        _check_local(spec)
-    if "goal.minimize" in spec.places and spec.goal.rate is None and not (load.trace or load.profile):
-        form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
-        raise spec.error("goal", "minimize: cost needs the rate to hold", allowed=form)
-    if spec.server is not None:
-        return _checked_server(spec)
-    if engine_of(Path(spec.model)) is Engine.PYTORCH and "search.strategy" not in spec.places:
-        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
-    if load.scenario is Scenario.SERVER and goal.slo is None:
-        problem = "looks for the highest rate within a latency limit, but the goal has none"
-        raise spec.error("load.scenario", problem, value="server", allowed="goal.slo, such as {p99: 50ms}, or offline")
-    return spec
-
-
-def _check_local(spec: ServeSpec) -> None:
-    """Raises SpecError for what only leased nodes have."""
-    for name in ("instance_type", "accelerators", "replicas"):
-        if f"resources.{name}" in spec.places:
-            problem = "is for leased nodes, and local is the one machine that mlcd runs on"
-            raise spec.error(f"resources.{name}", problem, allowed="resources.infra: minicloud or slurm")
-
-
-def _checked_server(spec: ServeSpec) -> ServeSpec:
-    """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
-    server = spec.server
-    assert server is not None  # noqa: S101 - the caller has looked
-    if wrong := [value for value in spec.declared_knobs.get(GPU_SHARE, ()) if value not in range(1, 101)]:
-        raise spec.error(f"knobs.{GPU_SHARE}", "is percent of a GPU", value=wrong[0], allowed="whole numbers up to 100")
-    for name in (*(name for name in spec.declared_knobs if name != GPU_SHARE), "PORT"):
-        if not re.search(rf"\$(\{{{name}\b|{name}\b)", server.run):
-            problem = (
-                "is not used in server.run" if name != "PORT" else "must listen on $PORT, which it does not mention"
-            )
-            field = f"knobs.{name}" if name != "PORT" else "server.run"
-            raise spec.error(field, problem, allowed=f"${name} in the command")
-    if "$MODEL" in server.run.replace("{", "") and not spec.model:
-        raise spec.error("model", "is missing: server.run uses $MODEL", allowed="a folder, a file or a name")
-    if not (server.served_name or spec.model):
-        raise spec.error("server.name", "is missing: requests need the model's name", allowed="model, or server.name")
-    _check_token_load(spec)
-    return spec
-
-
-def _check_token_load(spec: ServeSpec) -> None:
-    """Raises SpecError for lengths and arrivals that contradict each other."""
-    load = spec.load
-    for name, given in (("input_tokens", load.input_lengths), ("output_tokens", load.output_lengths)):
-        if load.trace and given is not None:
-            problem = "conflicts with load.trace, which has the lengths of every request"
-            raise spec.error(f"load.{name}", problem, allowed=f"load.trace or load.{name}")
-    if load.trace and load.is_open:
-        raise spec.error(
-            "load.arrivals", "conflicts with load.trace, which has its own arrivals", allowed="one of them"
-        )
-    varies = load.input_lengths is not None and (load.input_lengths.file or load.input_lengths.std)
-    if not load.trace and not varies and load.shared_tokens > load.input_tokens:
-        raise spec.error("load.shared_tokens", "is more than load.input_tokens", value=load.shared_tokens)
-
-
 def _limit(value: object) -> object:
     """`p99=50ms` as {p99: 50ms}; `ttft_p99=1s,tpot_p95=50ms` as both."""
     if isinstance(value, Mapping):
@@ -475,7 +413,7 @@ def _limit(value: object) -> object:
 SERVE = JobFile(
     command="serve",
     record=serve_record,
-    check=_checked,
+    check=checked,
     flags={
         "on": Flag(path="resources.infra"),
         "slo": Flag(path="goal.slo", spell=_limit),

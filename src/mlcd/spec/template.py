@@ -85,6 +85,11 @@ def marked(text: str) -> tuple[tuple[int, str], ...]:
     return tuple(found)
 
 
+def mark_notes(file: str, text: str) -> tuple[str, ...]:
+    """A note for each value of a job file with this text that is still marked CHANGE THIS."""
+    return tuple(f"{file}:{line}: {name} is still marked CHANGE THIS: check it" for line, name in marked(text))
+
+
 def template(name: str | None = None, kind: str = "simulated", **found: str) -> str:
     """A commented job file of this kind for a job called `name`.
 

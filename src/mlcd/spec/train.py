@@ -2,14 +2,19 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from fnmatch import fnmatchcase
 
 from mlcd.catalog import Accelerator
 from mlcd.goal import Goal
 from mlcd.problem import TrialPolicy
+from mlcd.space.placed import matches
+from mlcd.space.settings import Settings
 from mlcd.spec.batches import LearningRate, Pricing, TargetSpec
+from mlcd.spec.data import DataSpec
+from mlcd.spec.infra import infras_of
 from mlcd.spec.place import PlacedSpec
 from mlcd.spec.real import Platform, ProgressRule
+from mlcd.spec.spot import SpotSettings
+from mlcd.transformer import Transformer
 from mlcd.units import Usd
 
 
@@ -23,7 +28,7 @@ class NodeCounts:
     def for_instance(self, name: str) -> tuple[int, ...]:
         """The allowed counts for the instance type `name`."""
         for glob, counts in self.by_glob:
-            if fnmatchcase(name, glob):
+            if matches(name, glob):
                 return counts
         return self.default
 
@@ -32,28 +37,43 @@ class NodeCounts:
 class Resources:
     """Where to run and on what. `instance_type` None means CLOUD-gpu and CLOUD-cpu, or all that another cloud offers.
 
+    infra         a cloud; several are joined by commas, see `infras`
+    use_spot      whether nodes are of the spot market: True, False, or "any" where that is chosen
     accelerators  only types with one of these; () for any type
     prices        USD per hour of one node, by type; they override the cloud's prices
     warm_workers  whether minicloud keeps processes with the platform loaded between trials
     region, zone, image_id  as in SkyPilot
+    gpus          GPUs of a node to choose from, a share of one as a fraction; None: whole ones where there are some
     """
 
     infra: str = "sim/aws"
     instance_type: tuple[str, ...] | None = None
     accelerators: tuple[Accelerator, ...] = ()
-    use_spot: bool = False
+    use_spot: bool | str = False
     prices: Mapping[str, Usd] = field(default_factory=dict)
     region: str = ""
     zone: str = ""
     image_id: str = ""
     warm_workers: bool = False
+    gpus: tuple[float, ...] | None = None
+
+    @property
+    def infras(self) -> tuple[str, ...]:
+        """The clouds and regions that the job may choose from; one, unless the job lists several."""
+        return infras_of(self.infra)
+
+    @property
+    def only_spot(self) -> bool:
+        """Whether every node is of the spot market."""
+        return self.use_spot is True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
     """The work S = samples x epochs; the rest tells simulated clouds what is trained (or which table is replayed).
 
-    epochs  None means 1; with a `target`, which ends the training, it is the upper limit
+    epochs       None means 1; with a `target`, which ends the training, it is the upper limit
+    transformer  the sizes of the trained model, where the job describes it
     """
 
     samples: float | None = None
@@ -64,6 +84,7 @@ class Work:
     workload: str | None = None
     hours: float | None = None
     target: TargetSpec | None = None
+    transformer: Transformer | None = None
 
     @property
     def all_samples(self) -> float | None:
@@ -91,6 +112,7 @@ class SearchSettings:
     work             what becomes of the work of trials: "thrown" away, "kept" as a part of the training, or thrown away
                      while the training runs "beside" them
     restart_seconds  expected time to move a training to other nodes
+    spot             what is known of the interruptions of spot nodes
     """
 
     strategy: str = "auto"
@@ -101,6 +123,7 @@ class SearchSettings:
     slowdown: float | None = None
     work: str | None = None
     restart_seconds: float | None = None
+    spot: SpotSettings = field(default_factory=SpotSettings)
     trial: TrialRules = field(default_factory=TrialRules)
 
 
@@ -109,7 +132,8 @@ class TrainSpec(PlacedSpec):
     """A whole job file of `mlcd train`.
 
     `num_nodes` None means 1..50, or every count that was measured. `batch` lists the global batches that may be chosen;
-    None means that the batch is fixed. A variable of `envs` that is None must be given before the job runs on nodes.
+    None means that the batch is fixed. `knobs` are settings of the script to choose from. A variable of `envs` that is
+    None must be given before the job runs on nodes. `data` None means that bringing data to the nodes costs nothing.
     """
 
     name: str
@@ -117,6 +141,7 @@ class TrainSpec(PlacedSpec):
     resources: Resources = field(default_factory=Resources)
     num_nodes: NodeCounts | None = None
     batch: tuple[int, ...] | None = None
+    knobs: Settings = field(default_factory=Settings)
     learning_rate: LearningRate | None = None
     pricing: Pricing = field(default_factory=Pricing)
     job: Work = field(default_factory=Work)
@@ -131,3 +156,4 @@ class TrainSpec(PlacedSpec):
     progress: ProgressRule = field(default_factory=ProgressRule)
     checkpoints: bool = False
     outputs: tuple[str, ...] = ()
+    data: DataSpec | None = None

@@ -21,7 +21,7 @@ class ProgressFile:
         self.last_written = 0.0
         """When the last line was written, in time.monotonic()."""
 
-    def write(self, **fields: float | str | Mapping[str, float | None]) -> None:
+    def write(self, **fields: float | str | list[str] | Mapping[str, float | None] | Mapping[str, float]) -> None:
         """Write one line with the time and these fields, and flush it."""
         if self._path is None:
             return

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 
@@ -53,6 +54,7 @@ class TrainingProgress:
         """The place of the present epoch among those of `mlcd.epochs`; None where the script does not use it."""
         self.epoch_samples = 0
         """Samples of the present epoch."""
+        self._knobs_read: set[str] = set()
         self.reached = False
         """Whether the job's target was met: the loop ends, and a trial that continues from here has nothing to do."""
 
@@ -170,6 +172,24 @@ class TrainingProgress:
         if target is not None and target.metric in finite and target.is_met_by(finite[target.metric]):
             self.reached = True
         return self.reached
+
+    def knob(self, name: str) -> str | int | float | None:
+        """The knob's value; None where the job file has no such knob, or it does not apply. Reports that it was read.
+
+        Warns once if the name is nearly that of a knob.
+        """
+        if name in self._knobs_read:
+            return self.env.knobs.get(name)
+        self._knobs_read.add(name)
+        self._progress.write(knobs=[name])
+        declared = self.env.declared_knobs
+        if name not in declared and (near := get_close_matches(name, declared, n=1, cutoff=0.7)):
+            self.warn(f"the script asks for the knob {name!r}, which the job file does not have; {near[0]!r} is one")
+        return self.env.knobs.get(name)
+
+    def describe(self, sizes: Mapping[str, float]) -> None:
+        """Report the sizes of the model that is trained."""
+        self._progress.write(model=sizes)
 
     def finish(self) -> None:
         """Report and save at the end of the work."""

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 CHECKPOINT_SECONDS = 60.0
@@ -31,6 +31,7 @@ class WorkerEnv:
     noise, noise_every  whether to report the gradients' norms, and every how many steps, where the user set that
     learning_rate       for the job's batch, by its rule
     target              the metric at which the training is done
+    knobs               the job file's knobs as they were chosen, those that apply; declared_knobs: names of all
     """
 
     head: bool = True
@@ -46,6 +47,8 @@ class WorkerEnv:
     noise_every: int | None = None
     learning_rate: float | None = None
     target: TargetEnv | None = None
+    knobs: Mapping[str, str | int | float] = field(default_factory=dict)
+    declared_knobs: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, env: Mapping[str, str]) -> "WorkerEnv":
@@ -54,6 +57,7 @@ class WorkerEnv:
         if every is not None and every < 1:
             raise ValueError(f"MLCD_NOISE_EVERY: must be at least 1 (got {every})")
         rank = _first(env, "RANK", "MLCD_RANK", "SLURM_PROCID") or 0
+        knobs = json.loads(env["MLCD_KNOBS"]) if env.get("MLCD_KNOBS") else {}
         return cls(
             head=rank == 0 and env.get("MLCD_ROLE", "worker") in ("worker", "chief") and _is_chief(env),
             rank=rank,
@@ -68,6 +72,8 @@ class WorkerEnv:
             noise_every=every,
             learning_rate=_number(env, "MLCD_LEARNING_RATE"),
             target=TargetEnv(**json.loads(env["MLCD_TARGET"])) if env.get("MLCD_TARGET") else None,
+            knobs={name: value for name, value in knobs.items() if value is not None},
+            declared_knobs=tuple(knobs),
         )
 
 

@@ -14,6 +14,8 @@ class Status(StrEnum):
     NOTHING_FITS = "nothing-fits"
     OVERRAN = "overran"
     ALL_FAILED = "all-failed"
+    REFUSED = "refused"
+    """Every cloud of the job refused to give nodes."""
     RUN_FAILED = "run-failed"
     OUTPUT_MISSING = "output-missing"
     """The training ended by itself, and a file that the job file names under `outputs` is not there."""
@@ -38,6 +40,7 @@ _EXIT_CODES = {
     Status.NOTHING_FITS: 4,
     Status.OVERRAN: 5,
     Status.ALL_FAILED: 6,
+    Status.REFUSED: 7,
     Status.RUN_FAILED: 1,
     Status.OUTPUT_MISSING: 8,
     Status.INTERRUPTED: 130,

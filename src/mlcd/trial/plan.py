@@ -13,7 +13,7 @@ from mlcd.goal import Objective
 from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
-from mlcd.units import MOST_SECONDS, MOST_USD, Usd
+from mlcd.units import MOST_SECONDS, MOST_USD, ZERO, Usd
 
 ROUNDING_MARGIN = 1e-9
 """Relative margin for floating-point sums in a bound without noise."""
@@ -66,6 +66,8 @@ def stop_at(seconds_left: float) -> float:
 class Plan:
     """Time and money to train to the end on `config`: expected, and worst (the upper bound at the problem's assurance).
 
+    moved_usd  the part of both that is for bringing the data there; 0 for a training that stays on its nodes
+
     Serving: expected for a million requests; worst for the verification, because that is what must fit the limits.
     """
 
@@ -74,29 +76,42 @@ class Plan:
     usd: Usd
     worst_seconds: float
     worst_usd: Usd
+    moved_usd: Usd = ZERO
 
     @classmethod
     def of(cls, problem: Problem, trial: Measurement) -> "Plan":
         """T = (start-up + S / speed) x stretch; the bound is T x exp(log_margin) (algorithms: 1.3).
+
+        On spot nodes, T is what it takes with the interruptions to be expected, and the bound assumes as many as
+        `assurance` says, each at its most (mlcd.interruptions).
 
         With a slowdown, a training that takes T x (1 + slowdown) also ends before `stop_at` of the bound.
         """
         if problem.verify_seconds is not None:
             return cls._serving(problem, trial, problem.verify_seconds)
         work = problem.work_of(trial.config)
-        seconds = (trial.startup_seconds + work / trial.samples_per_second) * problem.stretch_of(trial.config)
+        move = problem.move_to(trial.config)
+        startup_seconds = trial.startup_seconds + move.seconds - min(move.trial_seconds, trial.startup_seconds)
+        seconds = (startup_seconds + work / trial.samples_per_second) * problem.stretch_of(trial.config)
         relative_error = math.hypot(trial.relative_error, problem.work_error)
         worst = seconds * math.exp(log_margin(problem, relative_error)) * (1 + ROUNDING_MARGIN)
         if problem.slowdown:
             slow = seconds * (1 + problem.slowdown)
             worst = max(worst, slow + STOP_SECONDS, slow / (1 - STOP_SHARE))
+        spot = problem.interruptions
+        if spot is not None and trial.config.is_spot:
+            margin, training = worst / seconds, seconds - startup_seconds
+            restart = max(startup_seconds, problem.restart_seconds) * margin
+            worst = spot.worst_seconds(trial.config, restart, training * margin, assurance=problem.assurance)
+            seconds = spot.expected_seconds(trial.config, startup_seconds, training)
         price = problem.price(trial.config)
         return cls(
             config=trial.config,
             seconds=seconds,
-            usd=price.for_seconds(seconds),
+            usd=price.for_seconds(seconds) + move.usd,
             worst_seconds=worst,
-            worst_usd=price.for_seconds(worst),
+            worst_usd=price.for_seconds(worst) + move.usd,
+            moved_usd=move.usd,
         )
 
     @classmethod

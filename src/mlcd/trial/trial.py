@@ -9,6 +9,8 @@ from functools import cached_property
 from mlcd.goal import Goal, Slo
 from mlcd.loadgen.chat.plan import ChatLimit
 from mlcd.space import Config
+from mlcd.space.placed import place_of
+from mlcd.transformer import Transformer
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.units import Usd
 
@@ -21,6 +23,8 @@ class FailureKind(StrEnum):
 
     OUT_OF_MEMORY = "out-of-memory"
     CAPACITY = "no-capacity"
+    REFUSED = "refused"
+    """The cloud or region gives this account no nodes at all: credentials, access. Others may."""
     LAUNCH = "launch-failed"
     INTERRUPTED = "spot-interrupted"
     HANG = "hang"
@@ -128,6 +132,8 @@ class Load:
     tokens      of a language model's answers; None for other models
     generator_share  of one processor, used by the load generator itself; None if it was not measured
     gpu_memory_gib  what the server took of its GPU's memory when the test ended; None without one, or where unknown
+    network_seconds  from the load generator to the server and back, which is part of every latency; None: the server
+                     was on this machine or its network, or it was not measured
     """
 
     p50_seconds: float
@@ -140,6 +146,7 @@ class Load:
     tokens: TokenLoad | None = None
     generator_share: float | None = None
     gpu_memory_gib: float | None = None
+    network_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if not 0 < self.p50_seconds <= self.p95_seconds <= self.p99_seconds < math.inf:
@@ -182,6 +189,7 @@ class Measurement:
     learned         how good the model was during the trial, if the job has a target
     node_metrics    what the cloud's own monitoring measured, if it has any
     is_finished     whether its job did all of the work and left the outputs: no training is needed
+    transformer     the sizes of the trained model, if the job reports them
     """
 
     config: Config
@@ -201,6 +209,7 @@ class Measurement:
     learned: tuple[Learned, ...] = ()
     node_metrics: NodeMetrics | None = None
     is_finished: bool = False
+    transformer: Transformer | None = None
 
     def __post_init__(self) -> None:
         _check_charges(self.attempt, self.seconds, self.usd)
@@ -306,11 +315,21 @@ class History:
         return max((t.total_samples for t in self.measured if t.total_samples), default=None)
 
     @cached_property
+    def transformer(self) -> Transformer | None:
+        """The sizes of the trained model as a trial's job reported them first; None if none did."""
+        return next((trial.transformer for trial in self.measured if trial.transformer is not None), None)
+
+    @cached_property
     def noise_scale(self) -> float | None:
         """The job's current noise scale: the geometric mean over the last trials that measured it, because it grows."""
         seen = [t.noise_scale for t in self.measured if t.noise_scale is not None and 0 < t.noise_scale < math.inf]
         last = seen[-RECENT_NOISE_TRIALS:]
         return math.exp(sum(map(math.log, last)) / len(last)) if last else None
+
+    @cached_property
+    def refused_places(self) -> frozenset[str]:
+        """The places that gave no nodes at all; "" is the one place of a job with one cloud."""
+        return frozenset(place_of(t.config.instance) for t in self.failures if t.kind is FailureKind.REFUSED)
 
     @cached_property
     def tried(self) -> frozenset[Config]:

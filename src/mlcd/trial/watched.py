@@ -5,10 +5,13 @@ speed shows after about as long as a trial takes: the look. So a training may st
 bound does not fit what remains, if another measured one fits at its upper bound even when the look brought nothing. The
 training moves there if the look shows that it is too slow. Where nothing fits at its upper bound, it may start without
 a fallback, and ends after the look if it is too slow.
+
+On spot nodes, what is uncertain is how often they are taken away. The look is then as late as the fallback, which is on
+demand, allows: had nothing been saved by then, it would just fit. By then something is saved, and the look is renewed.
 """
 
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from scipy.special import ndtr
@@ -35,12 +38,15 @@ class Watch:
     usd       what the look costs
     chance    the probability that it fits, when it was chosen
     fallback  where it moves if it is too slow, for all of the work that is left at its start; None: nowhere, it ends
+    renews    on spot nodes: it stays after the look as long as an on-demand deployment is certain to fit, and is looked
+              at again when that ends
     """
 
     seconds: float
     usd: Usd
     chance: float
     fallback: Plan | None = None
+    renews: bool = False
 
     def __post_init__(self) -> None:
         if not (self.seconds > 0 and self.usd.micros >= 0 and 0 <= self.chance <= 1):
@@ -68,6 +74,8 @@ class Place:
             return there
         if watch.fallback is None:
             return there / watch.chance
+        if watch.renews:  # it moves anywhere on the way
+            return watch.chance * there + (1 - watch.chance) * (there + watch.fallback.value(problem)) / 2
         lost = problem.goal.value(watch.seconds, watch.usd.dollars)
         return watch.chance * there + (1 - watch.chance) * (lost + watch.fallback.value(problem))
 
@@ -75,7 +83,8 @@ class Place:
 def may_be_watched(problem: Problem, remaining: Remaining) -> bool:
     """Whether a training may start that is not certain to fit: if mlcd watches it, under a limit, with exact work."""
     exact = problem.work_known and problem.work_error == 0 and problem.target is None and problem.batching is None
-    return exact and problem.watched and remaining.guarded and remaining.is_limited and problem.verify_seconds is None
+    wanted = problem.watched or problem.interruptions is not None
+    return exact and wanted and remaining.guarded and remaining.is_limited and problem.verify_seconds is None
 
 
 def look_seconds(problem: Problem, config: Config, trial: Measurement | None) -> float:
@@ -103,18 +112,68 @@ def watched(problem: Problem, history: History, remaining: Remaining, left: Coll
     for plan in known:
         if remaining.fits(plan) or plan.config in left:
             continue
+        if plan.config.is_spot:
+            place = _on_spot(problem, plan, by_config[plan.config], plans(problem, restarting), remaining)
+            if place is not None:
+                yield place
+            continue
+        if not problem.watched:
+            continue
         trial = by_config[plan.config]
         chance = chance_to_fit(problem, plan, remaining, trial.relative_error)
         if chance < LEAST_CHANCE:
             continue
         seconds = look_seconds(problem, plan.config, trial)
-        usd = problem.price(plan.config).for_seconds(seconds)
+        usd = problem.price(plan.config).for_seconds(seconds) + plan.moved_usd
         others = History(tuple(t for t in restarting if t.config != plan.config))
         fallback = best_fitting(problem, others, less(remaining, seconds, usd))
         if fallback is not None or nothing_fits:
             watch = Watch(seconds=seconds, usd=usd, chance=chance, fallback=fallback)
             if watch.is_covered(remaining):
                 yield Place(plan=plan, watch=watch)
+
+
+def _on_spot(
+    problem: Problem, plan: Plan, trial: Measurement, known: Iterable[Plan], remaining: Remaining
+) -> Place | None:
+    """The training on spot nodes, watched; None where no on-demand deployment is certain to fit for long enough."""
+    spot = problem.interruptions
+    seconds, fallback = seconds_on_spot(problem, plan.config, known, remaining)
+    interval = problem.checkpoint_seconds(plan.config)
+    if spot is None or fallback is None or interval is None:
+        return None
+    restart = max(problem.restart_seconds, trial.startup_seconds)
+    if seconds < restart + interval + problem.stop_seconds:
+        return None
+    room = min(seconds, seconds_to_use(problem, plan.config, remaining) - plan.seconds)
+    losses = math.floor(room / spot.loss_seconds(plan.config, restart, plan.seconds)) if room >= 0 else -1
+    chance = spot.chance_of_at_most(plan.config, plan.seconds, losses)
+    if chance < LEAST_CHANCE:
+        return None
+    usd = problem.price(plan.config).for_seconds(seconds)
+    watch = Watch(seconds=seconds, usd=usd, chance=chance, fallback=fallback, renews=True)
+    return Place(plan=plan, watch=watch) if watch.is_covered(remaining) else None
+
+
+def seconds_on_spot(
+    problem: Problem, config: Config, known: Iterable[Plan], remaining: Remaining
+) -> tuple[float, Plan | None]:
+    """How long a training may use spot nodes so that all of the work still fits on demand then, and where.
+
+    known  plans for what would be left of the work then; those that are not on demand do not count
+    """
+    longest, fallback = 0.0, None
+    price = problem.price(config).dollars
+    for plan in known:
+        if plan.config.is_spot or not plan.is_bookable:
+            continue
+        seconds = math.inf if remaining.seconds is None else remaining.seconds - plan.worst_seconds
+        if remaining.usd is not None:
+            seconds = min(seconds, (remaining.usd - plan.worst_usd).dollars / price * HOUR)
+        seconds = math.floor(seconds * 1000 - 1) / 1000  # money is charged in whole micro-dollars
+        if seconds > longest:
+            longest, fallback = seconds, plan
+    return longest, fallback
 
 
 def best_watched(
@@ -137,7 +196,7 @@ def chance_to_fit(problem: Problem, plan: Plan, remaining: Remaining, relative_e
 
     With `Problem.slowdown`, that it fits although it is slower by that share.
     """
-    room = seconds_to_use(problem, plan.config, remaining) / max(plan.seconds, 1e-9)
+    room = seconds_to_use(problem, plan.config, less(remaining, 0.0, plan.moved_usd)) / max(plan.seconds, 1e-9)
     if room <= 0:
         return 0.0
     return float(ndtr((math.log(room) - math.log1p(problem.slowdown)) / max(relative_error, 1e-6)))

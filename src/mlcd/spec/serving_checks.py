@@ -1,0 +1,92 @@
+"""What the fields of a job of `mlcd serve` must agree on."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+from mlcd.goal import Objective
+from mlcd.loadgen.plan import Scenario
+from mlcd.server.options import Engine, engine_of
+from mlcd.spec.serve import ServeSpec
+
+LOCAL = "local"
+SERVER_STRATEGY = "heterbo"
+"""The default for PyTorch's files and on nodes: nothing is known of other models there."""
+COMMAND_STRATEGY = "auto"
+"""The default for a server that is a command."""
+GPU_SHARE = "GPU_SHARE"
+"""The knob of a server as a command that mlcd carries out itself: the command need not use it."""
+
+
+def checked(spec: ServeSpec) -> ServeSpec:
+    """The job, after the checks that involve several fields. Raises SpecError."""
+    goal, load = spec.goal, spec.load
+    if load.rate is not None:
+        if goal.rate is not None and goal.rate != load.rate:
+            problem = f"differs from goal.rate, which is {goal.rate:g}/s"
+            raise spec.error("load.rate", problem, value=load.rate, allowed="one of the two, or equal rates")
+        if goal.minimize is Objective.TIME:
+            problem = "conflicts with goal.maximize: rate, which looks for the highest rate"
+            raise spec.error("load.rate", problem, value=load.rate, allowed="no load.rate")
+        spec = replace(spec, goal=replace(goal, rate=load.rate))
+    if "search.strategy" not in spec.places and (spec.server is not None or spec.resources.infra != LOCAL):
+        usual = SERVER_STRATEGY if spec.server is None else COMMAND_STRATEGY
+        spec = replace(spec, search=replace(spec.search, strategy=usual))
+    if spec.resources.infra == LOCAL:
+        _check_local(spec)
+    if "goal.minimize" in spec.places and spec.goal.rate is None and not (load.trace or load.profile):
+        form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
+        raise spec.error("goal", "minimize: cost needs the rate to hold", allowed=form)
+    if spec.server is not None:
+        return _checked_server(spec)
+    if engine_of(Path(spec.model)) is Engine.PYTORCH and "search.strategy" not in spec.places:
+        spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
+    if load.scenario is Scenario.SERVER and goal.slo is None:
+        problem = "looks for the highest rate within a latency limit, but the goal has none"
+        raise spec.error("load.scenario", problem, value="server", allowed="goal.slo, such as {p99: 50ms}, or offline")
+    return spec
+
+
+def _check_local(spec: ServeSpec) -> None:
+    """Raises SpecError for what only leased nodes have."""
+    for name in ("instance_type", "accelerators", "replicas"):
+        if f"resources.{name}" in spec.places:
+            problem = "is for leased nodes, and local is the one machine that mlcd runs on"
+            raise spec.error(f"resources.{name}", problem, allowed="resources.infra: minicloud, slurm or aws")
+
+
+def _checked_server(spec: ServeSpec) -> ServeSpec:
+    """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
+    server = spec.server
+    assert server is not None  # noqa: S101 - the caller has looked
+    if wrong := [value for value in spec.declared_knobs.get(GPU_SHARE, ()) if value not in range(1, 101)]:
+        raise spec.error(f"knobs.{GPU_SHARE}", "is percent of a GPU", value=wrong[0], allowed="whole numbers up to 100")
+    for name in (*(name for name in spec.declared_knobs if name != GPU_SHARE), "PORT"):
+        if not re.search(rf"\$(\{{{name}\b|{name}\b)", server.run):
+            problem = (
+                "is not used in server.run" if name != "PORT" else "must listen on $PORT, which it does not mention"
+            )
+            field = f"knobs.{name}" if name != "PORT" else "server.run"
+            raise spec.error(field, problem, allowed=f"${name} in the command")
+    if "$MODEL" in server.run.replace("{", "") and not spec.model:
+        raise spec.error("model", "is missing: server.run uses $MODEL", allowed="a folder, a file or a name")
+    if not (server.served_name or spec.model):
+        raise spec.error("server.name", "is missing: requests need the model's name", allowed="model, or server.name")
+    _check_token_load(spec)
+    return spec
+
+
+def _check_token_load(spec: ServeSpec) -> None:
+    """Raises SpecError for lengths and arrivals that contradict each other."""
+    load = spec.load
+    for name, given in (("input_tokens", load.input_lengths), ("output_tokens", load.output_lengths)):
+        if load.trace and given is not None:
+            problem = "conflicts with load.trace, which has the lengths of every request"
+            raise spec.error(f"load.{name}", problem, allowed=f"load.trace or load.{name}")
+    if load.trace and load.is_open:
+        raise spec.error(
+            "load.arrivals", "conflicts with load.trace, which has its own arrivals", allowed="one of them"
+        )
+    varies = load.input_lengths is not None and (load.input_lengths.file or load.input_lengths.std)
+    if not load.trace and not varies and load.shared_tokens > load.input_tokens:
+        raise spec.error("load.shared_tokens", "is more than load.input_tokens", value=load.shared_tokens)
