@@ -20,6 +20,8 @@ END_SECONDS = 20.0
 """How long ending the processes of a group may take."""
 TRACKING_CONTROLLERS = ("freezer", "cpuacct")
 """Controllers of version 1 that keep track of processes and of their CPU time, and limit nothing."""
+_GONE = (errno.ENOENT, errno.ENODEV)
+"""Errors of files of a group that is removed while it is used: before and after the file was opened."""
 _MOUNTS = Path("/proc/mounts")
 _OWN = Path("/proc/self/cgroup")
 _JOIN_AND_RUN = """
@@ -82,7 +84,7 @@ class TrackingGroup:
 
     def pids(self) -> set[int]:
         """The processes in the group and in groups that they created below it."""
-        return {pid for folder in self.folders for below in _tree(folder) for pid in pids_in(below)}
+        return {pid for folder in self.folders for below in tree_of(folder) for pid in pids_in(below)}
 
     def used_seconds(self) -> float | None:
         """CPU seconds used in the group so far; None where it is gone or the system does not report it."""
@@ -104,11 +106,11 @@ class TrackingGroup:
         until = time.monotonic() + seconds
         while True:
             for folder in self.folders:
-                for below in _tree(folder):
+                for below in tree_of(folder):
                     write_if_exists(below / "freezer.state", "THAWED")
                     write_if_exists(below / "cgroup.freeze", "0")
             self._kill()
-            gone = [remove(below) for folder in self.folders for below in sorted(_tree(folder), reverse=True)]
+            gone = [remove(below) for folder in self.folders for below in sorted(tree_of(folder), reverse=True)]
             if all(gone) or time.monotonic() >= until:
                 return self.pids()
             time.sleep(0.01)
@@ -126,9 +128,9 @@ def pids_in(folder: Path) -> set[int]:
     """The processes of one group; empty where the group is gone. Raises OSError."""
     try:
         return {pid for pid in map(int, (folder / "cgroup.procs").read_text().split()) if pid > 0}
-    except (FileNotFoundError, OSError) as error:
-        if isinstance(error, FileNotFoundError) or error.errno in (errno.ENODEV, errno.EOPNOTSUPP):
-            return set()  # removed while we read it; or a threaded group, whose processes its parent lists
+    except OSError as error:
+        if error.errno in (*_GONE, errno.EOPNOTSUPP):  # or a threaded group, whose processes its parent lists
+            return set()
         raise
 
 
@@ -141,10 +143,21 @@ def kill_all(pids: Iterable[int]) -> None:
 
 
 def write_if_exists(file: Path, text: str) -> None:
-    """Write to a file of a group that may have been removed in part."""
-    with suppress(FileNotFoundError):
+    """Write to a file of a group that another process may be removing, or has removed in part. Raises OSError."""
+    try:
         if file.exists():  # opening for writing would try to create it
             file.write_text(text)
+    except OSError as error:
+        if error.errno not in _GONE:
+            raise
+
+
+def groups_in(folder: Path) -> set[str]:
+    """The names of the groups directly below a group; empty where it is gone, also while it is looked at."""
+    try:
+        return {child.name for child in folder.iterdir() if child.is_dir()}
+    except FileNotFoundError:
+        return set()
 
 
 def remove(folder: Path) -> bool:
@@ -160,7 +173,7 @@ def remove(folder: Path) -> bool:
     return True
 
 
-def _tree(folder: Path) -> list[Path]:
+def tree_of(folder: Path) -> list[Path]:
     """The group and all groups below it; empty where it is gone."""
     return [Path(found) for found, _, _ in os.walk(folder)]
 

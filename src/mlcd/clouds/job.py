@@ -4,7 +4,7 @@ import contextlib
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import TracebackType
@@ -21,9 +21,10 @@ from mlcd.home import private_folder, write_private
 from mlcd.home.envs import forget_in_lease
 from mlcd.platforms.agent import Job
 from mlcd.problem import LEAST_DONE_SHARE
-from mlcd.space import Config
+from mlcd.space import DEPLOYMENT, UNSET, Config
 from mlcd.spec.batches import LearningRate, TargetSpec
 from mlcd.spec.real import ProgressRule
+from mlcd.transformer import Transformer
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
 from mlcd.untrusted import Malformed, check_way, delete_tree, hidden, last_line, last_lines, printable
@@ -50,6 +51,7 @@ class RealJob:
     outputs   paths in the working folder that are fetched at the end of the training
     secrets   values that the job gets from elsewhere (SkyPilot): only to keep them out of messages
     noise     whether the job is asked to report the noise of its gradients
+    knobs     names of the knobs that the script must ask for: no command names them as variables
     """
 
     run: str
@@ -67,6 +69,7 @@ class RealJob:
     learning_rate: LearningRate | None = None
     target: TargetSpec | None = None
     noise: bool = False
+    knobs: tuple[str, ...] = ()
 
     def batch_at(self, config: Config) -> int | None:
         """The global batch size: the configuration's where batch is a knob, else the job's."""
@@ -86,6 +89,9 @@ class JobCloud:
         self._adopting = threading.RLock()
         self.handed_over: set[str] = set()
         """Runs of which a trial has left the outputs; written while `Workspace.adopting` is held."""
+        self.unread_knobs = set(job.knobs)
+        """Knobs that no script has asked for yet."""
+        self._has_looked_at_knobs = False
 
     @property
     def name(self) -> str:
@@ -122,6 +128,18 @@ class JobCloud:
     def _warn(self, text: str) -> None:
         self._warned.setdefault(text, False)
 
+    def knobs_were_read(self, names: Iterable[str]) -> None:
+        """Note what the script of a trial that has run asked for; the first one warns of the others."""
+        self.unread_knobs.difference_update(names)
+        if self.unread_knobs and not self._has_looked_at_knobs:
+            unread = ", ".join(name for name in self.job.knobs if name in self.unread_knobs)
+            first = next(name for name in self.job.knobs if name in self.unread_knobs)
+            self._warn(
+                f"the script did not ask for {unread}: every value gives the same training; use"
+                f' mlcd.knob("{first}", default) or ${first.upper()} in `run`'
+            )
+        self._has_looked_at_knobs = True
+
     def new_warnings(self) -> list[str]:
         """The warnings that nobody has asked for yet."""
         new = [text for text, reported in list(self._warned.items()) if not reported]  # parallel leases add to it
@@ -148,6 +166,8 @@ class JobLease(NodeLease):
         self._given_outputs: dict[str, dict[str, tuple[int, int]]] = {}
         """The user's own files where the job will leave its outputs."""
         self._samples = 0.0
+        self._knobs_read: set[str] = set()
+        self._transformer: Transformer | None = None
 
     # ---- the end of the lease
 
@@ -239,6 +259,8 @@ class JobLease(NodeLease):
         samples = last.samples
         for reading in source.new_readings():
             self.total_samples = reading.total or self.total_samples
+            self._knobs_read.update(reading.knobs)
+            self._transformer = reading.transformer or self._transformer
             self._heard.add(reading)
             if reading.samples is None:
                 continue
@@ -289,6 +311,7 @@ class JobLease(NodeLease):
                 time.sleep(POLL_SECONDS)
             if self.has_done_all():  # one with work to do also exits with success when it is asked to stop
                 self._ended_by_itself = self._ended_by_itself or self._has_succeeded()
+        self._note_knobs()
         used, elapsed = self.nodes.used_seconds(), self.elapsed_seconds
         problems = self._fetch_results()
         self.nodes.release()
@@ -305,6 +328,7 @@ class JobLease(NodeLease):
             missing_outputs=self._missing_outputs,
             kept_folder=str(self.folder / "workdir") if self._missing_outputs else "",
             is_finished=self._is_finished,
+            transformer=self._transformer,
         )
 
     # ---- inside
@@ -313,6 +337,17 @@ class JobLease(NodeLease):
     def _continues(self) -> bool:
         """Whether the job is a part of the run's training: it starts from its checkpoint, and saves it."""
         return self.job.checkpoints and self.order.continues
+
+    def _note_knobs(self) -> None:
+        """Tell the cloud which knobs the script asked for, also where it reports its progress in another way."""
+        if self.job.knobs and (self.job.progress.pattern or self.job.progress.file):
+            with contextlib.suppress(Malformed, OSError):
+                source = progress_source(
+                    ProgressRule(), self.folder, batch=None, base_samples=0.0, clock=self._now, below=self.cloud.home
+                )
+                for reading in source.new_readings():
+                    self._knobs_read.update(reading.knobs)
+        self.cloud.knobs_were_read(self._knobs_read)
 
     def _reached_samples(self) -> float:
         """Samples of the training that are saved; 0 where this lease is no part of it."""
@@ -349,8 +384,12 @@ class JobLease(NodeLease):
             noise=job.noise,
             learning_rate=job.learning_rate.at(batch, order.noise_scale) if job.learning_rate and batch else None,
             target=job.target.to_json() if job.target else "",
+            knobs={
+                name: None if value == UNSET else value for name, value in order.config.values if name not in DEPLOYMENT
+            },
             base_samples=self.base_samples,
             checkpoints=job.checkpoints,
+            **({} if order.checkpoint_seconds is None else {"checkpoint_seconds": order.checkpoint_seconds}),
         )
         write_private(self.folder / "job.json", described.to_json())  # its envs may hold keys
 
@@ -480,6 +519,8 @@ class JobLease(NodeLease):
         with contextlib.suppress(OSError):
             self._fetch_results()
         self._report_warnings()
+        if kind is FailureKind.LOST and self.order.config.is_spot:
+            kind = FailureKind.INTERRUPTED
         return LeaseFailed(
             kind,
             hidden(message, {**self.job.secrets, **self.job.envs}),  # it is recorded, shown, and sent on in reports

@@ -120,8 +120,10 @@ class SignedRecords:
         return self.folder / f"{lease_id}.json"
 
     def _key(self) -> bytes:
-        """Raises Malformed where the key is missing or damaged, OSError."""
+        """Raises Malformed where the key is missing, damaged or could be another user's, OSError."""
         file = self.folder / KEY_FILE
+        if os.geteuid() not in (0, self.folder.stat().st_uid):  # who owns the home's parent can replace the folder
+            raise Malformed(str(self.folder), "belongs to another user, so no record can be proved")
         try:
             key = read_bytes(file, most_bytes=64)
         except FileNotFoundError as error:

@@ -67,12 +67,14 @@ class LocalLeases:
             end_processes(record)
             self._forget(record)
 
-    def end_abandoned(self) -> None:
-        """End the leases of killed mlcd processes, and forget those of which nothing is left.
+    def end_abandoned(self, run_id: str | None = None) -> None:
+        """End the leases of killed mlcd processes, and forget those of which nothing is left; of one run, or of all.
 
         Never raises for a lease that cannot be ended: `mlcd down` reports it.
         """
         for record in self._own_records():
+            if run_id not in (None, record.run_id):
+                continue
             if not record.is_here:
                 if _is_of_an_earlier_boot(record):
                     self._forget(record)

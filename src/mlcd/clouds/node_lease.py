@@ -61,11 +61,15 @@ class NodeLease(ABC):
                     count=self.order.config.nodes,
                     seconds=self.order.seconds,
                     folder=self.folder,
+                    spot=self.order.config.is_spot,
                 )
             )
         except LeaseFailed as failed:
             forget_in_lease(self.folder)
             raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
+        except ProviderError as error:
+            forget_in_lease(self.folder)
+            raise self._refused(error, billed=False) from error
         except (OSError, Malformed) as error:
             forget_in_lease(self.folder)
             problem = f"the lease's folder cannot be written: {getattr(error, 'strerror', None) or error}"
@@ -90,6 +94,14 @@ class NodeLease(ABC):
             return nodes.state()
         except LeaseFailed as failed:
             raise self._failed(failed.kind, failed.message, billed=failed.billed) from failed
+        except ProviderError as error:
+            raise self._refused(error, billed=True) from error
+
+    def _refused(self, error: ProviderError, *, billed: bool) -> LeaseFailed | ProviderError:
+        """What to raise where the cloud cannot be used: a failure of this lease alone if there are other places."""
+        if getattr(self.engine, "has_others", False) is not True:
+            return error
+        return self._failed(FailureKind.REFUSED, str(error), billed=billed)
 
     def _check_exits(self, nodes: Nodes) -> None:
         """Raises LeaseFailed with the likely cause where a node has failed; Malformed, OSError."""

@@ -44,6 +44,7 @@ class NodeOrder:
     lease_id  PREFIX, the run's name and a random part: the tag on everything that is started
     seconds   after which every node ends itself, even if mlcd is gone
     folder    the lease's folder, as above
+    spot      whether these nodes are of the spot market, where that is chosen for each configuration
     """
 
     lease_id: str
@@ -51,6 +52,7 @@ class NodeOrder:
     count: int
     seconds: float
     folder: Path
+    spot: bool = False
 
 
 class NodesState(StrEnum):
@@ -118,6 +120,18 @@ class RemoteFiles(Protocol):
 
     def fetch(self, paths: Sequence[str]) -> None:
         """Copy these paths of node 0's lease folder into the lease's folder here; missing ones are skipped."""
+        ...
+
+
+@runtime_checkable
+class Tunnelled(Protocol):
+    """Nodes whose addresses mean nothing on this machine."""
+
+    def reach(self, rank: int, address: str, port: int) -> str | None:
+        """`HOST:PORT` on this machine, from where connections go to node `rank`; None before the nodes run.
+
+        address  of the node, as it knows itself. Raises LeaseFailed where the way to it ended.
+        """
         ...
 
 

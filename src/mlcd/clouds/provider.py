@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Protocol, runtime_checkable
 
 from mlcd.space import Config
+from mlcd.transformer import Transformer
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
 
@@ -26,6 +27,7 @@ class Order:
     seconds      the most that was authorised: real nodes end themselves soon after, even if mlcd is gone
     run_id       the run that orders; everything started carries this name
     noise_scale  the noise scale of the job's gradients as known so far; a learning rate may depend on it
+    checkpoint_seconds  training between two checkpoints, against interruptions; None: as the job file says
     continues    whether the job continues from the run's checkpoint, and what it saves is kept; else it starts afresh
     """
 
@@ -35,6 +37,7 @@ class Order:
     seconds: float = math.inf
     run_id: str = ""
     noise_scale: float | None = None
+    checkpoint_seconds: float | None = None
     continues: bool = True
 
 
@@ -57,6 +60,7 @@ class Settled:
     node_metrics     what the cloud's own monitoring measured on the nodes; None where it has nothing
     missing_outputs  outputs of the job file that a training which ended by itself did not leave
     kept_folder      where the node's files are kept because of that
+    transformer      the sizes of the trained model, where the job itself reports them
     is_finished      whether the job of a trial did all of the work by itself and left its outputs, which are fetched
     """
 
@@ -68,6 +72,7 @@ class Settled:
     missing_outputs: tuple[str, ...] = ()
     kept_folder: str = ""
     is_finished: bool = False
+    transformer: Transformer | None = None
 
 
 class LeaseFailed(Exception):

@@ -10,6 +10,8 @@ from typing import Protocol, runtime_checkable
 
 from mlcd.clouds.silence import Seen
 from mlcd.spec.real import PROGRESS_KEYS, ProgressRule
+from mlcd.transformer import MOST as MOST_SIZE
+from mlcd.transformer import Transformer
 from mlcd.untrusted import Fields, Malformed, NotJson, Tail, parse_json, printable
 
 MOST_SAMPLES = 1e18
@@ -57,6 +59,8 @@ class Reading:
     checkpoint  samples up to which the training was saved
     noise       the gradients' norms at `samples`, where the job reports them
     metrics     the model's quality at `samples`, where the job reports it
+    knobs       names of the knobs that the script asked for
+    transformer the sizes of the trained model, where the script reports them
     """
 
     seconds: float
@@ -66,6 +70,8 @@ class Reading:
     warning: str = ""
     noise: GradientNorms | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
+    knobs: tuple[str, ...] = ()
+    transformer: Transformer | None = None
 
 
 @runtime_checkable
@@ -189,6 +195,8 @@ def _reading(fields: Fields) -> Reading:
         warning=_cut(fields.text("warning", most_characters=1_000_000)) if "warning" in fields else "",
         noise=_norms(fields.fields("noise")) if "noise" in fields else None,
         metrics=_metrics(fields.fields("metrics")) if "metrics" in fields else {},
+        knobs=_knobs(fields) if "knobs" in fields else (),
+        transformer=_transformer(fields.fields("model")) if "model" in fields else None,
     )
 
 
@@ -298,6 +306,19 @@ def _metrics(fields: Fields) -> dict[str, float]:
     if len(fields.data) > MOST_METRICS:
         raise Malformed(fields.source, f"has {len(fields.data):,} metrics; at most {MOST_METRICS} are read")
     return {name: fields.number(name, least=-MOST_NUMBER, most=MOST_NUMBER) for name in fields.data if name in fields}
+
+
+def _knobs(fields: Fields) -> tuple[str, ...]:
+    names = fields.data["knobs"]
+    if not isinstance(names, list) or len(names) > MOST_METRICS:
+        raise Malformed(fields.source, f"knobs should be a list of at most {MOST_METRICS} names")
+    return tuple(_cut(str(name)) for name in names)
+
+
+def _transformer(fields: Fields) -> Transformer:
+    names = ("layers", "hidden", "heads", "sequence")
+    sizes = {name: fields.whole(name, least=1, most=10**12) for name in names}
+    return Transformer(parameters=fields.number("parameters", least=1, most=MOST_SIZE), **sizes)
 
 
 def _norms(fields: Fields) -> GradientNorms:

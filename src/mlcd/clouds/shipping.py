@@ -27,6 +27,11 @@ NODES: Mapping[str, tuple[str, ...]] = {
     "mlcd.keras": ("keras", "numpy", "tensorflow"),
 }
 """What runs on nodes and inside a training script -> the packages that it needs besides the standard library."""
+SERVER: Mapping[str, tuple[str, ...]] = {
+    **NODES,
+    "mlcd.server": ("google", "httptools", "numpy", "onnx", "onnxruntime", "starlette", "torch", "uvicorn"),
+}
+"""The same for mlcd's own server."""
 FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     GUARD: (),
     "mlcd.clouds.functions.lithops.worker": ("lithops", "numpy"),

@@ -252,6 +252,27 @@ def copy_workdir(source: Path | None, target: Path) -> None:
     shutil.copytree(source, target, symlinks=True, ignore=ignored, dirs_exist_ok=True)
 
 
+def link_or_copy(source: Path, target: Path) -> None:
+    """Put a file or folder at `target`, files as hard links where the disk has them. Raises OSError.
+
+    Symbolic links are followed, such as those of a model in Hugging Face's cache. For what only reads: a write would
+    change the source.
+    """
+    if source.is_dir():
+        shutil.copytree(source, target, copy_function=_link)
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _link(str(source), str(target))
+
+
+def _link(source: str, target: str) -> str:
+    try:
+        os.link(Path(source).resolve(), target)
+    except OSError:  # another disk
+        shutil.copy2(source, target)
+    return target
+
+
 def _holds_state(folder: Path, lease: Path) -> bool:
     """Whether `folder` is the $MLCD_HOME that the lease is in, its folder `work`, or the lease: no part of a job.
 

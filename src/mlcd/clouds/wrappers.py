@@ -153,7 +153,7 @@ class Resumed(Wrapped):
 
     def lease(self, order: Order) -> Lease:
         """The inner lease, later where it starts faster than a restart."""
-        return _ResumedLease(super().lease(order), self, most_seconds=order.seconds)
+        return _ResumedLease(super().lease(order), self, order)
 
 
 class Delayed(Wrapped):
@@ -204,18 +204,16 @@ class _ScaledLease(_WrappedLease):
 
 
 class _ResumedLease(_WrappedLease):
-    def __init__(self, inner: Lease, cloud: Resumed, *, most_seconds: float) -> None:
+    def __init__(self, inner: Lease, cloud: Resumed, order: Order) -> None:
         super().__init__(inner)
-        self.cloud, self.most_seconds = cloud, most_seconds
+        self.cloud, self.most_seconds = cloud, order.seconds
+        self.is_run = order.purpose is Purpose.RUN
         self._before = self._last = JobProgress(0.0, 0.0)
 
     def progress(self) -> Iterator[JobProgress]:
-        later: float | None = None
         left = self.cloud.work_samples - self.cloud.base_samples
-        for point in self.inner.progress():
-            if later is None:
-                later = max(self.cloud.restart_seconds - point.seconds, 0.0)
-            self._before, self._last = self._last, JobProgress(point.seconds + later, point.samples)
+        for point in self._points():
+            self._before, self._last = self._last, point
             if self._last.samples >= left > self._before.samples:
                 share = (left - self._before.samples) / (self._last.samples - self._before.samples)
                 ended = self._before.seconds + share * (self._last.seconds - self._before.seconds)
@@ -223,6 +221,28 @@ class _ResumedLease(_WrappedLease):
                 yield self._last
                 return
             yield self._last
+
+    def _points(self) -> Iterator[JobProgress]:
+        """The inner lease's points, later where it starts faster than a restart.
+
+        A training that is interrupted is so as much later, with what was saved before it.
+        """
+        later: float | None = None
+        try:
+            for point in self.inner.progress():
+                if later is None:
+                    later = max(self.cloud.restart_seconds - point.seconds, 0.0)
+                yield JobProgress(point.seconds + later, point.samples)
+        except LeaseFailed as failed:
+            if not self.is_run:
+                raise
+            raise LeaseFailed(
+                failed.kind,
+                failed.message,
+                seconds=failed.seconds + (later or 0.0),
+                billed=failed.billed,
+                reached_samples=self.cloud.base_samples + failed.reached_samples if failed.reached_samples else 0.0,
+            ) from failed
 
     def finish(self, at: JobProgress) -> Settled:
         """Points may be minutes apart: what comes after the authorised time, which is not paid, is not saved."""

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import cache
 
-from mlcd.clouds.minicloud.cgroup import CONTROLLERS, Group, end_groups, mounted_controllers
+from mlcd.clouds.minicloud.cgroup import Group, end_groups
+from mlcd.clouds.minicloud.hierarchy import CONTROLLERS, hierarchy, mounted_controllers
 from mlcd.clouds.minicloud.network import CommandFailed, find_command, limit, remove_network, run_command
 from mlcd.clouds.minicloud.record import link_tag, machine_lock, namespace_name
 from mlcd.clouds.nodes import PREFIX
@@ -30,11 +31,11 @@ def missing() -> tuple[str, ...]:
     if os.geteuid() != 0:
         lacks.append("minicloud needs root: run mlcd with sudo, or use `--on local`")
     not_mounted = [name for name in CONTROLLERS if name not in mounted_controllers()]
-    if not_mounted:
+    if hierarchy().version == 1 and not_mounted:
         lacks.append(
-            f"control groups version 1 are not mounted for {', '.join(not_mounted)}: boot with "
-            "systemd.unified_cgroup_hierarchy=0, or mount it with "
-            f"`mount -t cgroup -o {not_mounted[0]} none /sys/fs/cgroup/{not_mounted[0]}`"
+            "control groups: version 2 has no controllers cpu and memory here, and version 1 is not mounted for "
+            f"{', '.join(not_mounted)}: mount version 2 (`mount -t cgroup2 none /sys/fs/cgroup`), or version 1 "
+            f"(`mount -t cgroup -o {not_mounted[0]} none /sys/fs/cgroup/{not_mounted[0]}`)"
         )
     if lacks:
         return tuple(lacks)
@@ -58,7 +59,7 @@ def _probe_groups(group: Group) -> Iterator[str]:
     except OSError as error:
         yield (
             f"control groups cannot be created or limited ({error.strerror}: {error.filename}): mlcd must be allowed "
-            "to write below /sys/fs/cgroup (in a container: --privileged)"
+            "to write below /sys/fs/cgroup (in a container: --privileged --cgroupns=host)"
         )
 
 

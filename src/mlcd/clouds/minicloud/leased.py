@@ -18,6 +18,7 @@ from mlcd.clouds.nodes import NodesState, agent_command, create_stop_file
 from mlcd.clouds.processes import resident_gib
 from mlcd.clouds.provider import LeaseFailed
 from mlcd.errors import ProviderError
+from mlcd.home import job_environment
 from mlcd.trial.trial import FailureKind
 from mlcd.untrusted import last_line
 
@@ -51,7 +52,7 @@ class MiniNodes:
                         stdin=subprocess.PIPE,  # open as long as this process runs: the agent's lifeline
                         stdout=output,
                         stderr=subprocess.STDOUT,
-                        env={**own_environment(), **node_environment(self.record.lease_id, group), **env},
+                        env={**job_environment(), **node_environment(self.record.lease_id, group), **env},
                         start_new_session=True,
                     )
                 )
@@ -132,11 +133,6 @@ def node_command(lease_id: str, rank: int, group: Group, command: Sequence[str])
 def in_groups(group: Group, command: Sequence[str]) -> list[str]:
     """The command line that runs `command` in these control groups."""
     return joining(group.task_files, command)
-
-
-def own_environment() -> dict[str, str]:
-    """This process's variables, without where mlcd keeps its records: no job is told."""
-    return {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
 
 
 def node_environment(lease_id: str, group: Group) -> dict[str, str]:

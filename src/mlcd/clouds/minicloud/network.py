@@ -31,14 +31,19 @@ def run_command(*command: str, lines: Iterable[str] = ()) -> str:
     path = find_command(command[0])
     if path is None:
         raise CommandFailed(f"the command {command[0]!r} was not found")
-    done = subprocess.run(  # noqa: S603 - a system command by its full path, without a shell
-        [path, *command[1:]],
-        input="".join(f"{line}\n" for line in lines),
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_SECONDS,
-        check=False,
-    )
+    try:
+        done = subprocess.run(  # noqa: S603 - a system command by its full path, without a shell
+            [path, *command[1:]],
+            input="".join(f"{line}\n" for line in lines),
+            capture_output=True,
+            text=True,
+            timeout=_COMMAND_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise CommandFailed(f"`{' '.join(command)}` did not end within {_COMMAND_SECONDS:g} s") from error
+    except OSError as error:
+        raise CommandFailed(f"`{' '.join(command)}` could not be started: {error.strerror or error}") from error
     if done.returncode != 0:
         raise CommandFailed(f"`{' '.join(command)}` failed: {done.stderr.strip() or done.returncode}")
     return done.stdout

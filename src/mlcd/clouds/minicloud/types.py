@@ -9,6 +9,8 @@ NAME = "minicloud"
 RESERVED_CORES = 0.4
 """Reserved for the machine itself and mlcd: nodes that hold every core would measure each other's noise."""
 RESERVED_GIB = 1.0
+SPOT_SHARE = 0.35
+"""The nominal spot price of a node, of its price on demand: about what clouds ask for."""
 _MIN_CORES_FOR_LARGE_TYPES = 4
 
 _SIZES = (
@@ -32,6 +34,7 @@ def instance_types(cores: float) -> tuple[Instance, ...]:
             memory_gib=gib,
             network_gbps=gbps,
             usd_per_hour=Usd.of(m_price if family == "m" else n_price),
+            spot_usd_per_hour=Usd.of(m_price if family == "m" else n_price) * SPOT_SHARE,
         )
         for size, share, gib, m_price, n_price in _SIZES
         for family, gbps in (("m", 0.1), ("n", 0.4))

@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from mlcd.clouds.minicloud.cgroup import Group
-from mlcd.clouds.minicloud.leased import end_lease, in_groups, own_environment
+from mlcd.clouds.minicloud.leased import end_lease, in_groups
 from mlcd.clouds.minicloud.record import REGISTRY, LeaseRecord, machine_lock
 from mlcd.clouds.nodes import PREFIX
 from mlcd.errors import ProviderError
+from mlcd.home import job_environment
 
 MODULES = ("numpy", "torch", "torch._dynamo")
 """Modules to import, where installed. PyTorch loads torch._dynamo when the first optimizer is created."""
@@ -63,7 +64,7 @@ class WarmWorkers:
             stdin=subprocess.PIPE,  # its lifeline
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            env={**own_environment(), **_ONE_THREAD, "MLCD_LEASE": self._lease_id},
+            env={**job_environment(), **_ONE_THREAD, "MLCD_LEASE": self._lease_id},
             cwd="/",
             start_new_session=True,
         )

@@ -1,15 +1,16 @@
 """Any server as a command: each configuration is the user's command with its knobs as environment variables."""
 
-import os
 import shlex
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 
-from mlcd.clouds.serving.gpu_share import on_share
-from mlcd.clouds.serving.local import LOOPBACK, Launch, NodeProgram, ServersHere
+from mlcd.clouds.gpu_share import on_share
+from mlcd.clouds.serving.local import LOOPBACK, Launch, ServersHere
+from mlcd.clouds.serving.node_program import MODEL_FOLDER, NodeProgram
 from mlcd.gpus import Gpu
-from mlcd.space import Config
+from mlcd.home import job_environment
+from mlcd.space import Config, value_text
 
 SHELL = "/bin/sh"
 GPU_SHARE_VARIABLE = "GPU_SHARE"
@@ -26,6 +27,8 @@ class CommandServing(ServersHere):
     envs         further variables
     gpu          for configurations with a share of it (GPU_SHARE)
     folder       where the command runs
+    setup, workdir  for rented nodes: what the shell there runs first, and the folder that is copied to where the
+                 command runs; None: an empty one
     """
 
     def __init__(
@@ -41,9 +44,11 @@ class CommandServing(ServersHere):
         envs: Mapping[str, str] | None = None,
         cpus: tuple[int, ...] | None = None,
         gpu: Gpu | None = None,
+        setup: str = "",
+        workdir: Path | None = None,
     ) -> None:
         super().__init__(home=home, noise=noise, cpus=cpus)
-        self.gpu = gpu
+        self.gpu, self.setup, self.workdir = gpu, setup, workdir
         self.run, self.folder, self.model = run, folder, model
         self.served_name, self.ready, self.envs = served_name or model, ready, envs or {}
 
@@ -64,13 +69,23 @@ class CommandServing(ServersHere):
             ready=self.ready,
         )
 
-    def on_node(self, config: Config) -> NodeProgram:
-        """See ServersHere: the job file's folder must be there."""
+    def on_node(self, config: Config, *, shares_files: bool = True) -> NodeProgram:
+        """See ServersHere. Where files are shared, the job file's folder must be there."""
+        env = {**self.envs, **self._knobs(config)}
+        if shares_files:
+            env["MODEL"] = self.model
+            return NodeProgram(run=self._script, env=env, model=self.served_name, ready=self.ready)
+        here = Path(self.model) if self.model else None
+        goes_along = here is not None and here.is_absolute() and here.exists()
+        there = f"{MODEL_FOLDER}/{here.name}" if here is not None and goes_along else self.model
         return NodeProgram(
-            run=self._script,
-            env={**self.envs, **self._knobs(config), "MODEL": self.model},
-            model=self.served_name,
+            run=f"exec {SHELL} -c {shlex.quote(self.run)}",
+            env={**env, "MODEL": there},
+            model=there if self.served_name == self.model else self.served_name,
             ready=self.ready,
+            setup=self.setup,
+            folder=self.workdir,
+            files={there: here} if here is not None and goes_along else {},
         )
 
     @property
@@ -78,12 +93,18 @@ class CommandServing(ServersHere):
         return f"cd -- {shlex.quote(str(self.folder))} && exec {SHELL} -c {shlex.quote(self.run)}"
 
     def _knobs(self, config: Config) -> dict[str, str]:
-        return {name: str(value) for name, value in config.as_dict().items()}
+        return {name: value_text(value) for name, value in config.as_dict().items()}
 
     def environment(self, config: Config, *, host: str, port: int) -> dict[str, str]:
         """The command's variables; not where mlcd keeps its records."""
-        env = {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
-        return {**env, **self.envs, **self._knobs(config), "MODEL": self.model, "HOST": host, "PORT": str(port)}
+        return {
+            **job_environment(),
+            **self.envs,
+            **self._knobs(config),
+            "MODEL": self.model,
+            "HOST": host,
+            "PORT": str(port),
+        }
 
 
 def free_port() -> int:

@@ -38,6 +38,9 @@ def check_port(host: str, port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
+        except socket.gaierror as error:
+            allowed = "an address of this machine, such as 127.0.0.1 or 0.0.0.0"
+            raise BadInput(f"--host: there is no such address (got {host[:80]!r}); allowed: {allowed}") from error
         except (OSError, OverflowError) as error:
             reason = os.strerror(error.errno) if isinstance(error, OSError) and error.errno else str(error)
             raise BadInput(

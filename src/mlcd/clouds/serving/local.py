@@ -1,15 +1,16 @@
 """`local` as a serving cloud: each configuration is a server on this machine, pinned to its own CPUs."""
 
 import contextlib
-import json
 import os
 import re
 import secrets
 import select
 import shlex
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 from abc import ABC, abstractmethod
@@ -17,28 +18,34 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
+from mlcd.clouds.gpu_share import on_share
 from mlcd.clouds.local import usable_cpus
 from mlcd.clouds.local_leases import LocalLeases
 from mlcd.clouds.nodes import PREFIX
 from mlcd.clouds.processes import resident_gib
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
-from mlcd.clouds.serving.gpu_share import on_share
+from mlcd.clouds.serving.node_program import READY, NodeProgram, on_rented_node
 from mlcd.clouds.serving.provider import Endpoint
 from mlcd.clouds.shipping import PACKAGE
 from mlcd.clouds.workspace import Workspace
 from mlcd.gpus import Gpu, used_gib
-from mlcd.home import private_folder
-from mlcd.memory import ran_out_of_memory
+from mlcd.home import job_environment, private_folder
+from mlcd.memory import free_memory_bytes, ran_out_of_memory
 from mlcd.server.options import Device, Precision, ServerOptions
 from mlcd.server.quantise import quantised
 from mlcd.server.tensors import TensorSpec
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import last_line, last_lines, printable
+from mlcd.untrusted import Fields, Malformed, last_line, last_lines, parse_json, printable
 
 POLL_SECONDS = 0.1
+MEMORY_SHARE = 0.9
+"""Of the memory that is free when a server starts: one that takes more is ended."""
+MEMORY_POLL_SECONDS = 0.25
+ENDED_SECONDS = 3.0
+"""How long it may take to learn how a server ended that no longer answers."""
 LOOPBACK = "127.0.0.1"
 _ASK_SECONDS = 2.0
 _ONE_THREAD = {
@@ -47,6 +54,7 @@ _ONE_THREAD = {
 }
 """Variables of mlcd's server: it sets its threads itself."""
 _LAST_WORDS_BYTES = 8000
+_LINE_BYTES = 65536
 """Of a dead server's log: a traceback of PyTorch, and what other processes of the server said after it."""
 _FIRST_LINE_BYTES = 1024
 _KEEPER = Path(__file__).with_name("keeper.py")
@@ -86,22 +94,6 @@ class Launch:
     gpu: Gpu | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NodeProgram:
-    """How a configuration's server is started on a node that shares this machine's files.
-
-    run    for the shell, which knows $HOST and $PORT: where the server must listen
-    env    further variables
-    model  the name in requests
-    ready  the path that answers 200 when it is ready
-    """
-
-    run: str
-    env: Mapping[str, str]
-    model: str
-    ready: str
-
-
 class ServersHere(ABC):
     """Servers on this machine, one for each lease: nominal prices, real seconds."""
 
@@ -119,8 +111,8 @@ class ServersHere(ABC):
         """How the server of a configuration is started. Port 0: a free one."""
 
     @abstractmethod
-    def on_node(self, config: Config) -> NodeProgram:
-        """How the same server is started on a node. Raises BadInput where it cannot be."""
+    def on_node(self, config: Config, *, shares_files: bool = True) -> NodeProgram:
+        """How the same server is started on a node, with or without the files of this machine. Raises BadInput."""
 
     def lease(self, order: Order) -> "LocalServer":
         """Start the server. The first lease ends what killed mlcd processes left running: it would use these CPUs."""
@@ -176,25 +168,25 @@ class LocalServing(ServersHere):
         gpu = self.gpu if options.device is Device.CUDA else None
         if gpu is not None:
             command, env = on_share(command, env, gpu=gpu, percent=int(config[GPU_SHARE]))
-        return Launch(command=command, env=env, cores=cores_of(config, len(self.cpus)), gpu=gpu)
+        return Launch(command=command, env=env, cores=cores_of(config, len(self.cpus)), ready=READY, gpu=gpu)
 
-    def on_node(self, config: Config) -> NodeProgram:
+    def on_node(self, config: Config, *, shares_files: bool = True) -> NodeProgram:
         """See ServersHere. The model is quantised here, once, and not on every node."""
         options = self.options(config)
-        if options.precision is Precision.INT8:
-            quantised(options.model, options.cache)
+        made = quantised(options.model, options.cache) if options.precision is Precision.INT8 else None
+        if not shares_files:
+            return on_rented_node(options, made, env=_ONE_THREAD)
         arguments = shlex.join([sys.executable, "-m", "mlcd.server", *options.arguments()])
         return NodeProgram(
             run=f'exec {arguments} --host "$HOST" --port "$PORT"',
             env={"PYTHONPATH": str(PACKAGE.parent), **_ONE_THREAD},
             model=options.model_name,
-            ready="/v2/health/ready",
+            ready=READY,
         )
 
     def environment(self) -> dict[str, str]:
         """The server's variables: one thread for numerical libraries, and not where mlcd keeps its records."""
-        env = {name: value for name, value in os.environ.items() if name != "MLCD_HOME"}
-        return {**env, **_ONE_THREAD, "PYTHONUNBUFFERED": "1"}
+        return {**job_environment(), **_ONE_THREAD, "PYTHONUNBUFFERED": "1"}
 
 
 class LocalServer:
@@ -211,6 +203,9 @@ class LocalServer:
         self._peak_gib = 0.0
         self._launch = cloud.launch(order.config)
         self._gpu_gib_before = (used_gib(self._launch.gpu) or 0.0) if self._launch.gpu else 0.0
+        self._most_gib = free_memory_bytes() * MEMORY_SHARE / 2**30
+        self._took_too_much, self._over = False, threading.Event()
+        self._watcher = threading.Thread(target=self._watch_memory, daemon=True)
         self.own_cpus, rest = cloud.cpus[: self._launch.cores], cloud.cpus[self._launch.cores :]
         self._client_cpus, self._shares = (rest or cloud.cpus), not rest
         try:
@@ -230,6 +225,7 @@ class LocalServer:
             if (held := getattr(self, "_held", None)) is not None:
                 held.close()
             raise LeaseFailed(FailureKind.LAUNCH, f"the server did not start: {error}", seconds=0.0) from error
+        self._watcher.start()
 
     def __enter__(self) -> Self:
         return self
@@ -270,7 +266,15 @@ class LocalServer:
 
     def check(self) -> None:
         """See ServerLease."""
+        if self._took_too_much:
+            text = (
+                f"the server took {self._peak_gib:.1f} GiB of memory; {self._most_gib / MEMORY_SHARE:.1f} GiB were free"
+            )
+            raise LeaseFailed(FailureKind.OUT_OF_MEMORY, text, seconds=self.elapsed_seconds)
         code = self._keeper.poll()
+        if code is None and self._endpoint is not None and not is_ready(self._endpoint.address + self._launch.ready):
+            with contextlib.suppress(subprocess.TimeoutExpired):  # it may have ended just now
+                code = self._keeper.wait(ENDED_SECONDS)
         if code is None:
             return
         last = last_line(self.folder / "log.txt", most_characters=2000)
@@ -291,6 +295,8 @@ class LocalServer:
 
     def release(self) -> None:
         """End every process of the lease. Raises ProviderError naming what cannot be ended."""
+        self._over.set()
+        self._watcher.join()
         with contextlib.suppress(OSError):
             if self._keeper.stdin:
                 self._keeper.stdin.close()
@@ -302,6 +308,16 @@ class LocalServer:
             self._keeper.poll()
             if self._keeper.stdout:
                 self._keeper.stdout.close()
+
+    def _watch_memory(self) -> None:
+        """Kill a server that takes nearly all of the memory that was free, before the system kills something else."""
+        while not self._over.wait(MEMORY_POLL_SECONDS):
+            if (self.memory_gib() or 0.0) > self._most_gib:
+                self._took_too_much = True
+                for pid in self._held.pids():
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+                return
 
     def _at(self, address: str, model: str) -> Endpoint:
         return Endpoint(
@@ -329,12 +345,12 @@ class LocalServer:
         if not select.select([out], [], [], POLL_SECONDS)[0]:
             return
         self._output += os.read(out.fileno(), 65536)
-        *lines, self._output = self._output.split(b"\n")
+        *lines, rest = self._output.split(b"\n")
+        self._output = rest[-_LINE_BYTES:]
         for line in lines:
-            with contextlib.suppress(ValueError):
-                data: Any = json.loads(line)
-                if isinstance(data, dict) and "address" in data:
-                    self._endpoint = self._at(str(data["address"]), str(data["model"]))
+            with contextlib.suppress(Malformed):
+                data = Fields(parse_json(line))
+                self._endpoint = self._at(data.text("address"), data.text("model"))
 
 
 def is_ready(url: str) -> bool:

@@ -4,18 +4,22 @@ Nodes are leased as those of a training are (clouds/node_lease.py): by an engine
 server when its time is over or mlcd is gone. Every node runs one server, and the load is shared among them.
 """
 
+import http.client
+import math
 import re
 import threading
-from collections.abc import Iterator
-from types import TracebackType
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType, TracebackType
 
 from mlcd.clouds.local import usable_cpus
 from mlcd.clouds.node_lease import NodeLease, free_ports
-from mlcd.clouds.nodes import Closable, MeasuresMemory, NodeEngine, Nodes, NodesState
+from mlcd.clouds.nodes import Closable, MeasuresMemory, NodeEngine, Nodes, NodesState, Tunnelled
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
-from mlcd.clouds.serving.local import NodeProgram, ServersHere, is_ready
+from mlcd.clouds.serving.local import ENDED_SECONDS, ServersHere, is_ready
+from mlcd.clouds.serving.node_program import NodeProgram
 from mlcd.clouds.serving.provider import Endpoint
-from mlcd.clouds.workspace import Workspace
+from mlcd.clouds.workspace import Workspace, copy_workdir, link_or_copy
 from mlcd.errors import ProviderError
 from mlcd.home import private_folder, write_private
 from mlcd.home.envs import forget_in_lease
@@ -23,27 +27,39 @@ from mlcd.platforms.agent import Job
 from mlcd.platforms.registry import SERVER
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import Malformed, delete_tree, last_line, read_bytes
+from mlcd.untrusted import Malformed, delete_tree, hidden, last_line, read_bytes
 
+NOTHING: Mapping[str, str] = MappingProxyType({})
 POLL_SECONDS = 0.2
-ENDED_SECONDS = 3.0
-"""How long an agent may take to report that its server ended."""
+WAY_REQUESTS, WAY_TIMEOUT_SECONDS, WAY_BYTES = 5, 5.0, 65_536
+"""How the way to a server that is far away is measured."""
 _ADDRESS = re.compile(rb"[A-Za-z0-9](?:[A-Za-z0-9.-]{0,252}[A-Za-z0-9])?")
 _ADDRESS_BYTES = 254
 
 
 class NodeServing:
-    """A cloud of servers on an engine's nodes, which share this machine's files.
+    """A cloud of servers on an engine's nodes.
 
-    program     says how a configuration's server is started
-    is_here     whether the nodes are parts of this machine, so that servers and load generator share its processors
+    program       says how a configuration's server is started
+    is_here       whether the nodes are parts of this machine, so that servers and load generator share its processors
+    shares_files  whether nodes have this machine's files; what a server needs is copied to others
+    secrets       values that servers get from elsewhere (SkyPilot): only to keep them out of messages
     """
 
     simulated = False
 
-    def __init__(self, engine: NodeEngine, program: ServersHere, *, noise: float, is_here: bool) -> None:
+    def __init__(
+        self,
+        engine: NodeEngine,
+        program: ServersHere,
+        *,
+        noise: float,
+        is_here: bool,
+        shares_files: bool = True,
+        secrets: Mapping[str, str] = NOTHING,
+    ) -> None:
         self.engine, self.program, self.noise, self.is_here = engine, program, noise, is_here
-        self.home = program.home
+        self.home, self.shares_files, self.secrets = program.home, shares_files, secrets
 
     @property
     def name(self) -> str:
@@ -150,14 +166,20 @@ class NodeServers(NodeLease):
     def _prepare_folder(self) -> None:
         config = self.order.config
         settings = tuple((name, value) for name, value in config.values if name not in ("instance", "nodes"))
-        self._program, self._port = self.cloud.program.on_node(Config(settings)), free_ports()
-        private_folder(self.folder / "workdir")
+        shares_files = self.cloud.shares_files
+        program = self.cloud.program.on_node(Config(settings), shares_files=shares_files)
+        self._program, self._port = program, free_ports()
+        private_folder(self.folder)
+        copy_workdir(program.folder, self.folder / "workdir")
+        for place, source in program.files.items():
+            link_or_copy(source, self.folder / "workdir" / place)
         for rank in range(config.nodes):
             (self.folder / f"node-{rank}").mkdir()
         job = Job(
             lease_id=self.lease_id,
-            run=self._program.run,
-            envs=dict(self._program.env),
+            run=program.run,
+            setup=program.setup,
+            envs=dict(program.env),
             platform=SERVER,
             instance=config.instance,
             port=self._port,
@@ -199,10 +221,10 @@ class NodeServers(NodeLease):
             host = self._address(rank)
             if host is None:
                 return
-            address = f"http://{host}:{self._port + rank}"
-            if not is_ready(address + program.ready):
+            place = self._place(rank, host)
+            if place is None or not is_ready(f"http://{place}{program.ready}"):
                 return
-            self._ready[rank] = address
+            self._ready[rank] = f"http://{place}"
         addresses = [self._ready[rank] for rank in range(count)]
         self._endpoint = Endpoint(
             address=addresses[0],
@@ -210,7 +232,18 @@ class NodeServers(NodeLease):
             model=program.model,
             client_cpus=usable_cpus(),
             shares_cpus=self.cloud.is_here,
+            network_seconds=_longest_way(addresses, program.ready) if isinstance(self.nodes, Tunnelled) else None,
         )
+
+    def _place(self, rank: int, host: str) -> str | None:
+        """`HOST:PORT` where this machine reaches the server of node `rank`; None before it can."""
+        port = self._port + rank
+        if not isinstance(self.nodes, Tunnelled):
+            return f"{host}:{port}"
+        try:
+            return self.nodes.reach(rank, host, port)
+        except OSError as error:
+            raise self._failed(FailureKind.LOST, f"no way to node {rank}: {error.strerror or error}") from error
 
     def _address(self, rank: int) -> str | None:
         """Where node `rank` is reached; None before its agent runs. Raises LeaseFailed for what is no address."""
@@ -228,4 +261,29 @@ class NodeServers(NodeLease):
         return text.decode()
 
     def _failed(self, kind: FailureKind, message: str, *, billed: bool = True) -> LeaseFailed:
-        return LeaseFailed(kind, message, seconds=self.elapsed_seconds, billed=billed)
+        said = hidden(message, self.cloud.secrets)  # it is recorded, shown, and sent on in reports
+        return LeaseFailed(kind, said, seconds=self.elapsed_seconds, billed=billed)
+
+
+def _longest_way(addresses: Sequence[str], path: str) -> float | None:
+    """Seconds to the farthest of the servers and back, with what its readiness takes; None where one is silent."""
+    found = [_way_seconds(address, path) for address in addresses]
+    return max((each for each in found if each is not None), default=None) if None not in found else None
+
+
+def _way_seconds(address: str, path: str) -> float | None:
+    """The shortest of WAY_REQUESTS requests on one connection: the first also opens it."""
+    host, _, port = address.removeprefix("http://").partition(":")
+    asked = http.client.HTTPConnection(host, int(port), timeout=WAY_TIMEOUT_SECONDS)
+    shortest = math.inf
+    try:
+        for _ in range(WAY_REQUESTS):
+            began = time.monotonic()
+            asked.request("GET", path)
+            asked.getresponse().read1(WAY_BYTES)
+            shortest = min(shortest, time.monotonic() - began)
+    except (OSError, http.client.HTTPException):
+        return shortest if shortest < math.inf else None
+    finally:
+        asked.close()
+    return shortest

@@ -19,6 +19,7 @@ class Endpoint:
     gpu            of this machine that it uses; None: none
     gpu_pids       the server's processes
     gpu_gib_before  GPU memory in use before it started
+    network_seconds  from this machine to the servers and back, where they are far; None: they are not
     """
 
     address: str
@@ -29,6 +30,7 @@ class Endpoint:
     gpu: Gpu | None = None
     gpu_pids: tuple[int, ...] = ()
     gpu_gib_before: float = 0.0
+    network_seconds: float | None = None
 
     @property
     def addresses(self) -> tuple[str, ...]:

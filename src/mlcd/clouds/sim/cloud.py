@@ -11,12 +11,17 @@ from mlcd.clouds.sim.lease import STRAGGLER_SPEED_SHARE, OutOfMemoryLease, RunLe
 from mlcd.clouds.sim.models import SimJob
 from mlcd.clouds.sim.physics import samples_per_second
 from mlcd.errors import BadInput, nearest
+from mlcd.problem import DataMove
 from mlcd.space import Config
+from mlcd.space.placed import place_of
 from mlcd.trial.trial import FailureKind
 from mlcd.units import HOUR
 
 RECOVERY_SECONDS = 600.0
 """Time lost to a spot interruption besides starting new nodes: half a checkpoint interval of 20 minutes is redone."""
+
+SAVED_BYTES_PER_SECOND = 250e6
+"""Of a network disk, as the sellers' usual general-purpose volumes promise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +46,9 @@ class Rates:
             raise ValueError(f"rates: each must be in [0, 1) (got {self})")
 
 
+REHEARSALS = {"no-access": FailureKind.REFUSED, "no-capacity": FailureKind.CAPACITY}
+"""`sim/CLOUD/no-access`: how a simulated cloud may refuse every order."""
+
 NO_FAILURES = Rates(launch=0.0, capacity=0.0, straggler=0.0, hang=0.0, spot=0.0)
 """Nothing ever goes wrong."""
 
@@ -50,10 +58,15 @@ MOST_NOISE = math.nextafter(1.0, 0.0)
 
 
 class SimCloud:
-    """`instances` of one cloud that train `job`; see mlcd.clouds.provider for the contract.
+    """`instances`, by their names in the space, that train `job`; see mlcd.clouds.provider for the contract.
+
+    cloud     one of the catalog's, or several with commas between them
+    moves     what bringing the data takes, by place
+    refusing  clouds that give no nodes, for rehearsals: REFUSED (no access) or CAPACITY
 
     Trials differ from the truth, in speed and in start-up, by log-normal noise of deviation `noise`, keyed by (seed,
-    configuration, attempt); the final run takes the true mean, on spot stretched by the interruptions to be expected.
+    configuration, attempt); the final run takes the true mean. Where the configuration says spot (the knob `market`),
+    its nodes are taken away at random; with `use_spot`, it is stretched by the interruptions to be expected.
     """
 
     simulated = True
@@ -68,16 +81,20 @@ class SimCloud:
         use_spot: bool = False,
         noise: float = 0.03,
         rates: Rates | None = None,
+        refusing: Mapping[str, FailureKind] | None = None,
+        moves: Mapping[str, DataMove] | None = None,
     ) -> None:
         if not 0 <= noise < 1:
             raise ValueError(f"noise: must be in [0, 1) (got {noise})")
-        self.name = f"sim/{cloud}"
+        self.name = ",".join(f"sim/{each}" for each in cloud.split(","))
         self.rates = rates if rates is not None else Rates()
         self.sigma = noise
         # Two trials differ by the draw, and by whether stragglers occur among the twenty or so steady steps.
         luck = self.rates.straggler * (1 - self.rates.straggler) / 20
         self.noise = min(math.hypot(noise, (1 - STRAGGLER_SPEED_SHARE) * math.sqrt(luck)), MOST_NOISE)
         self.instances, self.job, self.seed, self.use_spot = dict(instances), job, seed, use_spot
+        self.refusing = dict(refusing or {})
+        self.moves = dict(moves or {})
         self._speeds: dict[Config, float | None] = {}
 
     def true_samples_per_second(self, config: Config) -> float | None:
@@ -91,6 +108,11 @@ class SimCloud:
         is_accelerated = self._instance(config).accelerators > 0
         return (110.0 if is_accelerated else 80.0) + 9.0 * math.sqrt(config.nodes) + 0.4 * config.nodes
 
+    @property
+    def save_seconds(self) -> float:
+        """Time to save a checkpoint: parameters and two moments in fp32, to a disk that is shared."""
+        return 2.0 + self.job.spec.parameters * 12 / SAVED_BYTES_PER_SECOND
+
     def stretch(self, config: Config) -> float:
         """Expected time of a run over its time without interruptions, at least 1: redone work and new nodes."""
         return 1 + self._interruptions_per_second(config) * (RECOVERY_SECONDS + self.startup_seconds(config))
@@ -100,11 +122,21 @@ class SimCloud:
         config, attempt, purpose = order.config, order.attempt, order.purpose
         speed = self.true_samples_per_second(config)
         startup_seconds = self.startup_seconds(config)
+        if (move := self.moves.get(place_of(config.instance))) is not None:
+            startup_seconds += move.trial_seconds if purpose is Purpose.TRIAL else move.seconds
         if purpose is Purpose.TRIAL:
             self._refuse(order)
         if speed is None:
             seconds = min(startup_seconds + 45.0, order.seconds)
             return OutOfMemoryLease(config, seconds=seconds, too_many=config.nodes > self.job.batch)
+        if purpose is Purpose.RUN and config.is_spot:
+            return RunLease(
+                startup_seconds=startup_seconds,
+                samples_per_second=speed,
+                interrupted_at=self._interrupted_at(config, attempt, "run-interrupted"),
+                checkpoint_seconds=order.checkpoint_seconds,
+                save_seconds=self.save_seconds,
+            )
         if purpose is Purpose.RUN:
             return RunLease(startup_seconds=startup_seconds, samples_per_second=speed / self.stretch(config))
         random = generator("trial", self.seed, config, attempt)
@@ -134,7 +166,11 @@ class SimCloud:
         """Raises LeaseFailed if the nodes cannot be obtained, after at most the time that was authorised."""
         config, attempt = order.config, order.attempt
         instance, nodes = self._instance(config), config.nodes
-        price = instance.price(spot=self.use_spot)
+        if (kind := self.refusing.get(instance.cloud)) is not None:
+            why = "no access" if kind is FailureKind.REFUSED else "no capacity"
+            message = f"{instance.cloud} gives no nodes ({why}): a rehearsal"
+            raise LeaseFailed(kind, message, seconds=min(5.0, order.seconds), billed=False)
+        price = instance.price(spot=self.use_spot or config.is_spot)
         if price is None:
             raise LeaseFailed(
                 FailureKind.CAPACITY,
@@ -153,14 +189,14 @@ class SimCloud:
             raise LeaseFailed(FailureKind.LAUNCH, f"a node of {config} did not come up", seconds=seconds)
 
     def _interruptions_per_second(self, config: Config) -> float:
-        if not self.use_spot:
+        if not (self.use_spot or config.is_spot):
             return 0.0
-        eagerness = 0.5 + share("spot", self._instance(config).cloud, config.instance)
+        eagerness = 0.5 + share("spot", self._instance(config).cloud, self._instance(config).name)
         return self.rates.spot * eagerness * config.nodes / HOUR
 
-    def _interrupted_at(self, config: Config, attempt: int) -> float | None:
+    def _interrupted_at(self, config: Config, attempt: int, what: str = "interrupted") -> float | None:
         rate = self._interruptions_per_second(config)
-        return generator("interrupted", self.seed, config, attempt).expovariate(rate) if rate > 0 else None
+        return generator(what, self.seed, config, attempt).expovariate(rate) if rate > 0 else None
 
     def _hangs_at(self, config: Config, attempt: int) -> float | None:
         hangs = self._chance("hang", config, attempt) < 1 - (1 - self.rates.hang) ** (1 + config.nodes / 20)

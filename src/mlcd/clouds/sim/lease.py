@@ -54,17 +54,57 @@ class OutOfMemoryLease(SimLease):
 
 
 class RunLease(SimLease):
-    """The final run: constant speed after start-up, reported at growing intervals."""
+    """The final run: constant speed after start-up, reported at growing intervals.
 
-    def __init__(self, *, startup_seconds: float, samples_per_second: float) -> None:
+    interrupted_at      when its nodes are taken away; None: never
+    checkpoint_seconds  training between two checkpoints; None: it saves none
+    save_seconds        for which the training waits at each
+    """
+
+    def __init__(
+        self,
+        *,
+        startup_seconds: float,
+        samples_per_second: float,
+        interrupted_at: float | None = None,
+        checkpoint_seconds: float | None = None,
+        save_seconds: float = 0.0,
+    ) -> None:
         self.startup_seconds, self.samples_per_second = startup_seconds, samples_per_second
+        self.interrupted_at, self.checkpoint_seconds, self.save_seconds = (
+            interrupted_at,
+            checkpoint_seconds,
+            save_seconds,
+        )
 
     def progress(self) -> Iterator[JobProgress]:
         """Endless; steps grow with the elapsed time, so that days take few points."""
         trained = 0.0
         while True:
-            yield JobProgress(self.startup_seconds + trained, trained * self.samples_per_second)
+            now = self.startup_seconds + trained
+            if self.interrupted_at is not None and now >= self.interrupted_at:
+                yield JobProgress(self.interrupted_at, self._samples(self.interrupted_at))
+                raise LeaseFailed(
+                    FailureKind.INTERRUPTED,
+                    "a spot node was taken back",
+                    seconds=self.interrupted_at,
+                    reached_samples=self._saved_samples(self.interrupted_at),
+                )
+            yield JobProgress(now, self._samples(now))
             trained += max(60.0, trained / 16)
+
+    def _samples(self, seconds: float) -> float:
+        """Samples by then, with the time for saving spread over the training."""
+        cycle = 1.0
+        if self.checkpoint_seconds is not None:
+            cycle = self.checkpoint_seconds / (self.checkpoint_seconds + self.save_seconds)
+        return max(seconds - self.startup_seconds, 0.0) * self.samples_per_second * cycle
+
+    def _saved_samples(self, seconds: float) -> float:
+        if self.checkpoint_seconds is None:
+            return 0.0
+        saved = max(seconds - self.startup_seconds, 0.0) // (self.checkpoint_seconds + self.save_seconds)
+        return saved * self.checkpoint_seconds * self.samples_per_second
 
 
 class TrialLease(SimLease):

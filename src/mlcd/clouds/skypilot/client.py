@@ -16,9 +16,11 @@ from typing import Any
 
 from mlcd.errors import ProviderError
 from mlcd.home import private_file, private_folder
-from mlcd.untrusted import Malformed, expanded, printable
+from mlcd.untrusted import Fields, Malformed, expanded, last_line, parse_json, printable
 
 PYTHON_SETTING = "MLCD_SKY_PYTHON"
+MOST_ANSWER_CHARACTERS = 64 * 1024 * 1024
+"""Of one answer of the worker, which is a line; the longest have the output of a launch."""
 CLOSE_SECONDS = 120.0
 """How long a worker may take to take down unreleased clusters and stop the API server."""
 
@@ -127,24 +129,38 @@ class Worker:
             self._process.wait()
 
     def _read(self) -> None:
-        for line in self._process.stdout or ():
-            answer = json.loads(line)
+        pipe = self._process.stdout
+        while pipe is not None and (line := pipe.readline(MOST_ANSWER_CHARACTERS)):
+            try:
+                number, value = _answered(line)
+            except Malformed:  # not an answer: whoever waits for one has a timeout
+                continue
             with self._lock:
-                waiting = self._waiting.pop(answer["id"], None)
+                waiting = self._waiting.pop(number, None)
             if waiting is None:
                 continue  # too late: the caller has timed out
-            if error := answer.get("error"):
-                waiting.set_exception(SkyError(tuple(error["types"]), error["message"], tuple(error["reasons"])))
+            if isinstance(value, SkyError):
+                waiting.set_exception(value)
             else:
-                waiting.set_result(answer["value"])
+                waiting.set_result(value)
         with self._lock:
             for waiting in self._waiting.values():
                 waiting.set_exception(self._ended_error())
             self._waiting.clear()
 
     def _ended_error(self) -> ProviderError:
-        lines = self.log.read_text(errors="replace").strip().splitlines()[-1:] if self.log.exists() else []
-        return ProviderError(f"SkyPilot's worker has ended; its log {self.log} ends with: {' '.join(lines) or '-'}")
+        return ProviderError(f"SkyPilot's worker has ended; its log {self.log} ends with: {last_line(self.log) or '-'}")
+
+
+def _answered(line: str) -> tuple[int, Any]:
+    """(number, value or SkyError) of an answer of the worker. Raises Malformed."""
+    answer = Fields(parse_json(line, "SkyPilot's worker", non_finite_as_null=True), "SkyPilot's worker")
+    number = answer.whole("id")
+    if "error" not in answer:
+        return number, answer.data.get("value")
+    error = answer.fields("error")
+    types, reasons = (tuple(map(str, error.items(name))) for name in ("types", "reasons"))
+    return number, SkyError(types, str(error.data.get("message", "")), reasons)
 
 
 def _without_colours(text: str) -> str:

@@ -2,13 +2,14 @@
 
 import contextlib
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
 from mlcd.catalog import Catalog, Instance
 from mlcd.clouds.nodes import PREFIX, Leftover, NodeOrder
-from mlcd.clouds.shipping import ship
+from mlcd.clouds.shipping import NODES, ship
 from mlcd.clouds.skypilot import prices
 from mlcd.clouds.skypilot.client import SkyError, Worker
 from mlcd.clouds.skypilot.credentials import ACCOUNTS, require, require_sky, sky_was_used
@@ -30,9 +31,16 @@ class SkyPilotEngine:
     outlives_mlcd = True
     """Its nodes end only when their time is over (task.run_command), not when mlcd dies."""
 
-    def __init__(self, settings: SkySettings, *, state: Path, catalog: Catalog) -> None:
-        """`state` is mlcd's folder for its log, locks and what is shipped to nodes."""
-        self.settings, self._state, self._catalog = settings, state, catalog
+    def __init__(
+        self,
+        settings: SkySettings,
+        *,
+        state: Path,
+        catalog: Catalog,
+        shipped: Mapping[str, tuple[str, ...]] = NODES,
+    ) -> None:
+        """`state` is mlcd's folder for its log, locks and what is shipped to nodes, `shipped` (see shipping.NODES)."""
+        self.settings, self._state, self._catalog, self._roots = settings, state, catalog, shipped
         self._worker: Worker | None = None
         self._lock = threading.Lock()
         self._checked = False
@@ -181,7 +189,7 @@ class SkyPilotEngine:
         return self._running_worker()
 
     def _shipped(self) -> Path:
-        return ship(self._state)
+        return ship(self._state, self._roots)
 
     def _lease_lock(self, cluster: str) -> FileLock:
         folder = self._state / "leases"

@@ -17,6 +17,7 @@ from mlcd.clouds.skypilot.client import SkyError, Worker
 from mlcd.clouds.skypilot.metrics_file import FILE, read_node_metrics
 from mlcd.clouds.skypilot.refusals import refused, shortened, with_reasons
 from mlcd.clouds.skypilot.task import SkySettings, lease_folder
+from mlcd.clouds.skypilot.tunnel import Tunnel
 from mlcd.errors import ProviderError
 from mlcd.home import write_private
 from mlcd.trial.node_metrics import NodeMetrics
@@ -40,7 +41,7 @@ _ENDED_JOB = ("SUCCEEDED", "FAILED", "FAILED_SETUP", "FAILED_DRIVER", "CANCELLED
 
 
 class SkyNodes:
-    """Implements Nodes, Monitored and RemoteFiles."""
+    """Implements Nodes, Monitored, RemoteFiles and Tunnelled."""
 
     def __init__(
         self,
@@ -63,6 +64,7 @@ class SkyNodes:
         self._on_cloud: tuple[str, str] | None = None
         self._closing = threading.Event()
         self._released = False
+        self._tunnels: dict[int, Tunnel] = {}
         self._thread = threading.Thread(target=self._follow, name=f"sky-{cluster}", daemon=True)
         self._thread.start()
 
@@ -73,6 +75,8 @@ class SkyNodes:
         with self._lock:
             if self._failure is not None:
                 raise self._failure
+            if fault := next((tunnel.fault for tunnel in self._tunnels.values() if tunnel.fault), ""):
+                raise LeaseFailed(FailureKind.LOST, f"{self._cluster}: {fault}", seconds=0.0)
             return self._state
 
     def ask_to_stop(self) -> None:
@@ -100,6 +104,10 @@ class SkyNodes:
         if self._released:
             return
         self._end_thread()
+        with self._lock:
+            tunnels, self._tunnels = tuple(self._tunnels.values()), {}
+        for tunnel in tunnels:
+            tunnel.close()
         self._take_down()
         self._released = True
         with self._lock:
@@ -112,6 +120,18 @@ class SkyNodes:
     def node_metrics(self) -> NodeMetrics | None:
         """See Monitored: on AWS, from CloudWatch; elsewhere None."""
         return read_node_metrics(self._order.folder)
+
+    # ---- Tunnelled
+
+    def reach(self, rank: int, address: str, port: int) -> str | None:
+        """See Tunnelled: through ssh, so that no port of the node is opened."""
+        with self._lock:
+            if rank >= len(self._hosts) or self._released:
+                return None
+            if rank not in self._tunnels:
+                log = self._order.folder / f"tunnel-{rank}.log"
+                self._tunnels[rank] = Tunnel(self._hosts[rank], address, port, log=log)
+            return self._tunnels[rank].place
 
     # ---- RemoteFiles
 
@@ -187,7 +207,8 @@ class SkyNodes:
         """1 when SkyPilot reports that the job has ended, else 0. Raises LeaseFailed when nodes are gone."""
         rows = self._call("status", CALL_SECONDS, names=[self._cluster], refresh=True)
         if not rows or rows[0]["state"] != "UP":
-            kind = FailureKind.INTERRUPTED if self._settings.use_spot else FailureKind.LOST
+            is_spot = self._settings.use_spot or self._order.spot
+            kind = FailureKind.INTERRUPTED if is_spot else FailureKind.LOST
             what = "is gone" if not rows else f"is {rows[0]['state']}"
             raise LeaseFailed(kind, f"the cluster {self._cluster} {what}; {'; '.join(failed.values())}", seconds=0.0)
         return int(self._call("job", CALL_SECONDS, cluster=self._cluster, number=number) in _ENDED_JOB)

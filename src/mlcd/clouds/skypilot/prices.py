@@ -79,10 +79,23 @@ def read_prices(file: Path, region: str) -> dict[str, Price]:
                         Price(usd_per_hour=price, spot_usd_per_hour=_usd(row["SpotPrice"])),
                     )
     except (OSError, KeyError, ValueError) as error:
-        raise ProviderError(
-            f"SkyPilot's catalog {file} cannot be read ({error}); delete it, and SkyPilot downloads it again"
-        ) from error
+        raise _unreadable(file, error) from error
     return found
+
+
+def regions(file: Path) -> tuple[str, ...]:
+    """The regions in SkyPilot's catalog of a cloud. Raises ProviderError for a file that is not SkyPilot's."""
+    try:
+        with file.open(encoding="utf-8", newline="") as lines:
+            return tuple(dict.fromkeys(row["Region"] for row in csv.DictReader(lines)))
+    except (OSError, KeyError, ValueError) as error:
+        raise _unreadable(file, error) from error
+
+
+def _unreadable(file: Path, error: Exception) -> ProviderError:
+    return ProviderError(
+        f"SkyPilot's catalog {file} cannot be read ({error}); delete it, and SkyPilot downloads it again"
+    )
 
 
 def _listed(instance: Instance, prices: Mapping[str, Price]) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from mlcd.catalog.places import HOME_REGIONS
 from mlcd.clouds.nodes import PREFIX, NodeOrder
 from mlcd.clouds.skypilot.credentials import cloud_of
 from mlcd.errors import BadInput
@@ -24,8 +25,6 @@ ALL_CLOUDS = "skypilot"
 """An infra that means every cloud on which SkyPilot has clusters: for `mlcd down`."""
 NO_AUTOSTOP = ("slurm",)
 """Clouds where SkyPilot cannot end idle nodes; there the job's own limit ends it, and Slurm frees the nodes."""
-HOME_REGIONS = {"aws": "us-east-1", "gcp": "us-central1", "azure": "eastus"}
-"""The regions of mlcd's prices. A bare `aws` means this region, so that SkyPilot uses no more expensive one."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
@@ -107,7 +106,7 @@ def make_task(order: NodeOrder, settings: SkySettings, *, agent: Path) -> dict[s
     """
     cluster = cluster_name(order.lease_id)
     resources: dict[str, Any] = {"infra": settings.sky_infra, "instance_type": order.instance}
-    if settings.use_spot:
+    if settings.use_spot or order.spot:
         resources["use_spot"] = True
     if settings.image_id is not None:
         resources["image_id"] = settings.image_id

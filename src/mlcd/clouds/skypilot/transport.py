@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
+CONNECT_SECONDS = 40
+"""SkyPilot reaches some nodes (Kubernetes, Slurm) through a Python program, which takes its time on a busy machine."""
 SSH_OPTIONS = [
-    *("-o", "BatchMode=yes", "-o", "ConnectTimeout=10"),
+    *("-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_SECONDS}"),
     *("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
 ]
 FETCH_OPTIONS = ("-rltz", "--executability", "--safe-links")
@@ -19,8 +21,8 @@ NOT_FETCHED = (".venv", "__pycache__", ".cache", "node_modules")
 """Names in the working folder that are not fetched."""
 
 
-def _ssh(host: str) -> list[str]:
-    """ssh with SkyPilot's configuration and key: ssh itself reads the account's home, not $HOME."""
+def ssh(host: str) -> list[str]:
+    """The command of ssh with SkyPilot's configuration and key: ssh itself reads the account's home, not $HOME."""
     home = Path.home()
     key = home / ".sky" / "generated" / "ssh-keys" / f"{re.sub(r'-worker[0-9]+$', '', host)}.key"
     identity = ["-i", str(key)] if key.exists() else []
@@ -66,9 +68,9 @@ def fetch(host: str, remote: str, folder: Path, filters: Sequence[str], *, secon
     command = [
         "rsync",
         *FETCH_OPTIONS,
-        "--timeout=20",
+        f"--timeout={CONNECT_SECONDS + 5}",
         "-e",
-        shlex.join(_ssh(host)),
+        shlex.join(ssh(host)),
         *filters,
         f"{host}:{remote}/",
         f"{folder}/",
@@ -78,7 +80,7 @@ def fetch(host: str, remote: str, folder: Path, filters: Sequence[str], *, secon
 
 def touch(host: str, remote: str, *, seconds: float) -> str:
     """Create an empty file on the host; "" or the error."""
-    return _run([*_ssh(host), host, f"touch {shlex.quote(remote)}"], seconds)
+    return _run([*ssh(host), host, f"touch {shlex.quote(remote)}"], seconds)
 
 
 def on_each(hosts: Sequence[str], action: Callable[[str], str]) -> dict[str, str]:

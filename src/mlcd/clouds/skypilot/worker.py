@@ -14,8 +14,10 @@ the SkyPilot API server if it started that itself and the server is idle.
 # mypy: disable-error-code="import-not-found, import-untyped"
 
 import importlib.util
+import itertools
 import json
 import os
+import stat
 import sys
 import threading
 import time
@@ -27,6 +29,7 @@ from typing import Any
 THREADS = 8
 DOWN_TRIES = 3
 LOG_BYTES = 1_000_000
+MOST_LOGS = 200
 ACTIVE = ("PENDING", "WAITING", "RUNNING")
 """States of an API server request that has not ended."""
 
@@ -213,10 +216,11 @@ def logs(*, cluster: str, number: int | None, folder: str) -> list[str]:
     paths = sky.download_logs(cluster, None if number is None else [str(number)])
     found = []
     for path in paths.values():
-        for file in sorted(Path(path).expanduser().rglob("*.log")):
-            target = Path(folder) / file.name
-            target.write_bytes(_tail(file))
-            found.append(str(target))
+        for file in itertools.islice(sorted(Path(path).expanduser().rglob("*.log")), MOST_LOGS):
+            if stat.S_ISREG(file.lstat().st_mode):  # the nodes have written them: no links, no pipes
+                target = Path(folder) / file.name
+                target.write_bytes(_tail(file))
+                found.append(str(target))
     return found
 
 

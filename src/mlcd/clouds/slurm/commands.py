@@ -1,10 +1,10 @@
 """Runs Slurm's commands with a timeout; errors carry Slurm's own message."""
 
-import os
 import re
 import subprocess
 
 from mlcd.errors import ProviderError
+from mlcd.home import job_environment
 
 COMMAND_TIMEOUT_SECONDS = 30.0
 """The timeout of a command; a controller under load answers within seconds."""
@@ -44,6 +44,9 @@ def ask(*command: str, seconds: float = COMMAND_TIMEOUT_SECONDS) -> str:
             name, f"no answer within {seconds:.0f} s; is the controller up? (scontrol ping)"
         ) from error
     if done.returncode != 0:
+        if "configuration source" in done.stderr:
+            problem = "finds no cluster here (no slurm.conf); run mlcd where you submit jobs to the cluster"
+            raise SlurmRefused(name, f"it {problem}, or set SLURM_CONF to its configuration")
         message = _sentence(done.stderr) or _sentence(done.stdout) or f"no message, exit code {done.returncode}"
         kind = SlurmUnreachable if any(words in done.stderr for words in _UNREACHABLE) else SlurmRefused
         raise kind(name, message)
@@ -68,6 +71,6 @@ def _sentence(text: str) -> str:
 
 
 def _env() -> dict[str, str]:
-    """This process's variables, without those of an allocation or node that mlcd itself may run in."""
+    """What jobs may know of this process's variables, without those of an allocation or node that mlcd may run in."""
     leak = re.compile(r"SLURM_|MLCD_(?:RANK|ADDRESSES|LEASE)$")
-    return {name: value for name, value in os.environ.items() if name in _INHERITED or not leak.match(name)}
+    return {name: value for name, value in job_environment().items() if name in _INHERITED or not leak.match(name)}
