@@ -150,7 +150,7 @@ def started(call: Sequence[str], folder: Path, env: Mapping[str, str], name: str
         return pid
     code = 1
     try:
-        _enter(folder, env, f"-{name}")
+        enter(folder, env, f"-{name}")
         from mlcd.cli.main import run  # noqa: PLC0415 - imported by warm_up
 
         code = run(list(call))
@@ -162,7 +162,7 @@ def started(call: Sequence[str], folder: Path, env: Mapping[str, str], name: str
         os._exit(code)
 
 
-def _enter(folder: Path, env: Mapping[str, str], suffix: str = "") -> None:
+def enter(folder: Path, env: Mapping[str, str], suffix: str = "") -> None:
     """A session, a folder, variables and output files of its own for this process."""
     os.setsid()
     os.chdir(folder)
@@ -176,7 +176,7 @@ def _enter(folder: Path, env: Mapping[str, str], suffix: str = "") -> None:
 
 
 def _run(case: Case, mib: int) -> int:
-    _enter(case.folder, case.env)
+    enter(case.folder, case.env)
     resource.setrlimit(resource.RLIMIT_DATA, (mib * 2**20, mib * 2**20))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, MOST_FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -60,7 +60,14 @@ def _kill_and_resume(case: int, name: str, whole: AnyRun, rng: random.Random, fo
     wanted, landed = 1 + (rng.random() < 0.3), 0
     for _ in range(TRIES):
         process = go_on_with(home, kind, job)
-        wait_until_started(home, rng.randint(1, len(whole.steps)), process)
+        try:
+            wait_until_started(home, rng.randint(1, len(whole.steps)), process)
+        except AssertionError:
+            process.kill()
+            process.join(PATIENCE)
+            tally.count("hang")
+            tally.find(Kind.HANG, case, f"{name}, home {home.name}: no next step within {PATIENCE:g} s")
+            return
         process.join(rng.expovariate(1 / MEAN_SECONDS))
         process.kill()
         process.join(PATIENCE)
