@@ -1,6 +1,6 @@
 """Our load generator for language models compared with guidellm, in turn on the same server.
 
-    python benchmarks/chat_guidellm.py [--seconds 30] [--rounds 3] [--concurrency 1 16]
+    python benchmarks/chat_guidellm.py [--seconds 30] [--rounds 3] [--concurrency 1 16] [--only known | theirs]
 
 Keeps benchmarks/results/chat-guidellm.json and writes what docs/language-models.md says of it. Two servers: ours whose
 times are known (tests/chat_server.py), and guidellm's own, whose times vary. Both generators ask for the same lengths
@@ -186,20 +186,21 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[1, 16])
+    parser.add_argument("--only", choices=("known", "theirs"), help="one server; rows of the other stay as they are")
     given = parser.parse_args()
     if not GUIDELLM.exists():
         raise SystemExit(f"{GUIDELLM} is missing; run: scripts/setup-engine guidellm")
-    rows = []
+    servers = {"known": KNOWN, "theirs": THEIRS}
+    wanted = [servers[given.only]] if given.only else [*servers.values()]
+    rows = [row for row in json.loads(RECORD.read_text())["rows"] if row["server"] not in wanted] if given.only else []
     with tempfile.TemporaryDirectory() as folder:
         model = Path(folder) / "llama"
         make = [str(GUIDELLM.with_name("python")), str(ROOT / "examples" / "make_llama.py"), str(model)]
         subprocess.run(make, check=True, capture_output=True)
-        with known_server() as address:
-            rows += measured(KNOWN, address, "toy", model, given)
-        keep(rows, given)
-        with their_server(model) as address:
-            rows += measured(THEIRS, address, "toy", model, given)
-        keep(rows, given)
+        for name in wanted:
+            with known_server() if name == KNOWN else their_server(model) as address:
+                rows += measured(name, address, "toy", model, given)
+            keep(sorted(rows, key=lambda row: row["server"] == THEIRS), given)
 
 
 def keep(rows: list[dict[str, Any]], given: argparse.Namespace) -> None:

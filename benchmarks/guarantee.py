@@ -6,7 +6,8 @@ Half of the searches run on the simulated cloud, half on a synthetic table under
 noise (up to 10%), failures, limits (from hopeless to loose), goals, strategies that keep limits, the number of parallel
 trials, and whether their work is thrown away, kept, or done beside the training are drawn from the seed;
 `--only NUMBER` repeats one search. With `--slower 0.1` the work of every final run takes 10% longer than its trials
-promise.
+promise. With `--knobs` every search is on a table whose rows also differ in two to four settings of the script: with
+effects that types do not share, and with rows that run out of memory.
 """
 
 import os
@@ -14,6 +15,7 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices; the processes already use every core
 
 import argparse
+import itertools
 import json
 import math
 import random
@@ -21,7 +23,7 @@ import re
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -40,13 +42,15 @@ from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
-from mlcd.space import Config, Knob, Space
+from mlcd.space import Config, Knob, Space, Value
+from mlcd.space.space import RISES
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
 from mlcd.version import __version__
 
 STRATEGIES = ("auto", "auto", "heterbo", "heterbo:start=all", "heterbo:paper", "heterbo:prune=off,gate=off",
               "convbo-budget", "cherrypick-budget", "lynceus", "ernest")  # fmt: skip
+WITH_KNOBS = ("auto", "auto", "auto", "heterbo", "convbo-budget", "cherrypick-budget", "lynceus")
 RESULTS = Path(__file__).parent / "results"
 README, PAGE = (pages.ROOT / name for name in ("README.md", "docs/reliability.md"))
 SIM_TYPES = ("c5.xlarge", "c5.4xlarge", "c5n.4xlarge", "c4.2xlarge", "m4.4xlarge", "p2.xlarge", "p3.2xlarge")
@@ -63,6 +67,7 @@ class World:
     configs: tuple[Config, ...]
     speeds: dict[Config, float]
     work_samples: float
+    settings: tuple[Knob, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,18 +118,26 @@ def simulated_world(rng: random.Random) -> World:
     )
 
 
-def tabled_world(rng: random.Random) -> World:
+SETTINGS: Mapping[str, tuple[Value, ...]] = {
+    "precision": ("fp32", "bf16"), "micro_batch": (1, 2, 4, 8), "sharding": ("ddp", "fsdp"), "recompute": (False, True)
+}  # fmt: skip
+
+
+def tabled_world(rng: random.Random, *, knobs: bool = False) -> World:
     """A synthetic table of curves that rise and fall, with some failed rows, under noise and failures."""
     names = [f"type-{i}" for i in range(rng.randint(1, 5))]
     prices = {name: Usd.of(round(10 ** rng.uniform(-1.3, 1.3), 4)) for name in names}
-    counts = sorted(rng.sample(range(1, 61), rng.randint(1, 12)))
+    counts = sorted(rng.sample(range(1, 61), rng.randint(1, 3 if knobs else 12)))
+    settings = {name: SETTINGS[name] for name in rng.sample(list(SETTINGS), rng.randint(2, 4))} if knobs else {}
     seconds: dict[Config, float | None] = {}
     for name in names:
         alone, serial, talk = 3600 * 10 ** rng.uniform(0, 2), rng.uniform(0, 0.3), rng.uniform(0, 0.02)
         for n in counts:
             wiggle = math.exp(rng.gauss(0, 0.1))
             time_taken = alone * (serial + (1 - serial) / n + talk * n) * wiggle
-            seconds[Config.deployment(name, n)] = None if rng.random() < 0.05 else time_taken
+            deployment = Config.deployment(name, n)
+            for config, share in _with_settings(rng, deployment, settings) if knobs else [(deployment, 1.0)]:
+                seconds[config] = None if share is None or rng.random() < 0.05 else time_taken * share
     if not any(seconds.values()):
         seconds[next(iter(seconds))] = 3600.0
     instances = {name: ReplayInstance(name=name, usd_per_hour=prices[name]) for name in names}
@@ -141,7 +154,30 @@ def tabled_world(rng: random.Random) -> World:
         configs=tuple(seconds),
         speeds={c: 1 / s for c, s in seconds.items() if s is not None},
         work_samples=1.0,
+        settings=tuple(
+            Knob(
+                name=name,
+                values=values,
+                features={value: (float(place),) for place, value in enumerate(values)},
+                is_setting=True,
+                memory=RISES if name == "micro_batch" else "",
+            )
+            for name, values in settings.items()
+        ),
     )
+
+
+def _with_settings(
+    rng: random.Random, deployment: Config, settings: Mapping[str, Sequence[Value]]
+) -> Iterator[tuple[Config, float | None]]:
+    """Every combination of settings on a deployment with its share of the time; None: it runs out of memory."""
+    effects = {(name, value): math.exp(rng.gauss(0, 0.4)) for name, values in settings.items() for value in values}
+    room = rng.choice((1, 2, 4, 8, 8))
+    for values in itertools.product(*settings.values()):
+        chosen = dict(zip(settings, values, strict=True))
+        share = math.prod(effects[pair] for pair in chosen.items()) * math.exp(rng.gauss(0, 0.1))
+        is_too_large = int(chosen.get("micro_batch", 1)) > room and not chosen.get("recompute", False)
+        yield Config.of({**deployment.as_dict(), **chosen}), None if is_too_large else share
 
 
 def _product(names: list[str], counts: list[int]) -> tuple[Config, ...]:
@@ -173,7 +209,7 @@ def a_problem(world: World, rng: random.Random) -> Problem:
     return Problem(
         name="guarantee",
         work_samples=world.work_samples,
-        space=Space((instance, counts), world.configs),
+        space=Space((instance, counts, *world.settings), world.configs),
         goal=Goal(
             minimize=rng.choice(list(Objective)),
             budget=Usd.of(usd) if which in ("usd", "both") else None,
@@ -187,16 +223,18 @@ def a_problem(world: World, rng: random.Random) -> Problem:
     )
 
 
-def search(seed: int, number: int, *, slower: float = 0.0, slowdown: float = 0.0) -> Outcome:
+def search(seed: int, number: int, *, slower: float = 0.0, slowdown: float = 0.0, knobs: bool = False) -> Outcome:
     """Search `number` of `seed`, determined by these numbers alone.
 
     slower    the share by which its final run is slower than the trials
     slowdown  the share by which it may be slower: `search.slowdown`
+    knobs     whether there are settings of the script to choose
     """
     rng = random.Random(f"{seed}/{number}")
-    world = simulated_world(rng) if rng.random() < 0.5 else tabled_world(rng)
+    is_tabled = knobs or rng.random() >= 0.5
+    world = tabled_world(rng, knobs=knobs) if is_tabled else simulated_world(rng)
     problem = replace(a_problem(world, rng), slowdown=slowdown)
-    text, parallel = rng.choice(STRATEGIES), rng.choice((1, 1, 2, 3, 4))
+    text, parallel = rng.choice(WITH_KNOBS if knobs else STRATEGIES), rng.choice((1, 1, 2, 3, 4))
     work, restart_seconds = rng.choice(("thrown", "kept", "beside")), rng.choice((0.0, 60.0, 300.0))
     if work != "thrown":
         problem = replace(problem, restart_seconds=restart_seconds)
@@ -293,6 +331,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--slower", type=float, default=0.0, help="share by which every final run is slower")
     parser.add_argument("--slowdown", type=float, default=0.0, help="search.slowdown: the share that limits allow for")
+    parser.add_argument("--knobs", action="store_true", help="settings of the script are to be chosen too")
     parser.add_argument("--jobs", type=int, default=-1, help="processes; -1 is one a core")
     parser.add_argument("--only", type=int, metavar="NUMBER", help="this one search, in this process")
     parser.add_argument("-o", "--output", choices=("text", "json"), default="text")
@@ -302,7 +341,7 @@ def main() -> int:
     numbers = [options.only] if options.only is not None else list(range(options.searches))
     chunks = [numbers[i : i + 100] for i in range(0, len(numbers), 100)]
     jobs = 1 if options.only is not None else options.jobs
-    final = (options.slower, options.slowdown)
+    final = (options.slower, options.slowdown, options.knobs)
     answers = Parallel(n_jobs=jobs)(delayed(_searches)(options.seed, chunk, *final) for chunk in chunks)
     outcomes = [outcome for chunk in answers for outcome in chunk]
     settings = {"seed": options.seed, "slower": options.slower, "slowdown": options.slowdown}
@@ -319,8 +358,8 @@ def main() -> int:
     return int(any(o.overspent_usd or o.overspent_seconds for o in outcomes))
 
 
-def _searches(seed: int, numbers: list[int], slower: float, slowdown: float) -> list[Outcome]:
-    return [search(seed, number, slower=slower, slowdown=slowdown) for number in numbers]
+def _searches(seed: int, numbers: list[int], slower: float, slowdown: float, knobs: bool) -> list[Outcome]:
+    return [search(seed, number, slower=slower, slowdown=slowdown, knobs=knobs) for number in numbers]
 
 
 if __name__ == "__main__":

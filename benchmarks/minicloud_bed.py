@@ -172,7 +172,6 @@ def picture(rows: list[dict[str, str]], path: Path) -> None:
     width, height = 720.0, 420.0
     top = max(max(some) for some in found.values())
     drawing = Drawing(
-        key="minicloud-bed",
         width=width,
         height=height,
         title="Measured training speed on the minicloud, over nodes",

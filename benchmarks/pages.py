@@ -20,6 +20,7 @@ SCRIPTS = (
     "record_strategies",
     "economics",
     "record_protocols",
+    "losses",
     "peers.run",
     "suggestions",
     "record_paper",
@@ -36,12 +37,14 @@ SCRIPTS = (
     "noise_overhead",
     "serve_loadgen",
     "chat_guidellm",
+    "chat_streams",
     "serve_real",
     "serve_verify",
     "serve_nodes",
     "record_serve_gpu",
     "serverless_sync",
     "ask_tell",
+    "scale",
 )
 
 UNCOMMITTED = " with changes"

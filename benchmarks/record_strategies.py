@@ -2,6 +2,7 @@
 
     .venv/bin/python benchmarks/record_strategies.py TABLES --jobs 2                # what is missing of the record
     .venv/bin/python benchmarks/record_strategies.py TABLES --jobs 2 --minutes 40   # as many whole seeds as fit in
+    .venv/bin/python benchmarks/record_strategies.py TABLES --unseen only           # only the held-out workloads
     .venv/bin/python benchmarks/record_strategies.py --pages                        # only the pages, from the record
 
 TABLES is the folder that holds the folders scout, multicloud and trimtuner (docs/bench.md says what they are). ENTRANTS
@@ -26,7 +27,7 @@ import pages
 from regret import mean_curve, regret_curve, regret_picture
 from row_file import FOLDER, Made, Row, RowFile, core_minutes, origin
 
-from mlcd.bench.case import GoalKind, TrainRow
+from mlcd.bench.case import GoalKind, TrainRow, is_unseen
 from mlcd.bench.oracle import Oracle
 from mlcd.bench.protocol import TrainProtocol, Work
 from mlcd.bench.train import TrainSummary, bootstrap_interval, learns_from_others, run_one, summarise
@@ -65,8 +66,13 @@ SLOW = {"arrow": 5}
 """Fewer than 10 seeds where a run takes more than 0.1 s of one core."""
 RIVALS = ("heterbo", "heterbo:paper", "convbo", "cherrypick", "convbo-budget", "cherrypick-budget", "random",
           "lynceus", "ernest", "arrow", "paris")  # fmt: skip
-ABLATIONS = ("auto:watched=off", "auto:mixture=off", "auto:level=off", "auto:order=net",
-             "auto:scarcity=0,first-scarcity=0")  # fmt: skip
+ABLATIONS = (
+    "auto:watched=off", "auto:mixture=off", "auto:level=off", "auto:order=net", "auto:scarcity=0,first-scarcity=0",
+    "auto:first-unit=goal", "auto:unfinished-runs=1.5", "auto:likely=0.1", "auto:tail-degrees=30",
+    "auto:least-chance=0", "auto:hopeless=0.02", "auto:least-gain=0.02", "auto:failed-share=0.5",
+    "auto:deadline-runs=1.5,budget-runs=1.3", "auto:level-deviation=1",
+)  # fmt: skip
+"""Every setting that decides something on tables with one trial at a time, changed alone."""
 ENTRANTS = (
     Entrant(strategy="auto", work=Work.THROWN, seeds=10),
     *(Entrant(strategy=name, work=Work.THROWN, seeds=SLOW.get(name, 10)) for name in RIVALS),
@@ -114,10 +120,10 @@ def sources(bed: str, tables: Path) -> tuple[Source, ...]:
 
 
 def tasks(
-    tables: Path, beds: Sequence[str], entrants: Sequence[Entrant] = ENTRANTS
+    tables: Path, beds: Sequence[str], entrants: Sequence[Entrant] = ENTRANTS, *, held_out: bool = False
 ) -> Iterator[tuple[str, tuple[str, Source, Entrant, int, Path]]]:
-    """(name, arguments of rows_of) of everything, one seed after the other."""
-    found = {bed: sources(bed, tables) for bed in beds}
+    """(name, arguments of rows_of) of everything, one seed after the other; `held_out`: of those workloads alone."""
+    found = {bed: [s for s in sources(bed, tables) if not held_out or is_unseen(s.name)] for bed in beds}
     for seed in range(max(each.seeds for each in entrants)):
         for entrant in entrants:
             for bed in beds:
@@ -164,12 +170,16 @@ def record(
     *,
     jobs: int,
     minutes: float | None,
+    held_out: bool = False,
 ) -> None:
-    """Run what is missing, and keep what follows from all rows of whole seeds."""
+    """Run what is missing, and keep what follows from all rows of whole seeds.
+
+    held_out  only the held-out workloads: what the record says of all workloads stays as it was
+    """
     for entrant in entrants:
         if entrant.strategy != Oracle.name:
             strategy(entrant.strategy)  # report a wrong name or option before the first run
-    wanted = dict(tasks(tables, beds, entrants))
+    wanted = dict(tasks(tables, beds, entrants, held_out=held_out))
     file = RowFile(path=FOLDER / "strategies.jsonl", code=pages.sources(), group=group)
     made = file.complete(rows_of, wanted, jobs=jobs, minutes=minutes)
     whole = whole_seeds(made, wanted)
@@ -183,10 +193,13 @@ def record(
     lines = {
         _key(line): line for line in before["summary"] if line["summary"]["strategy"] in {e.strategy for e in ENTRANTS}
     }
-    lines |= {_key(line): line for line in map(asdict, entries(whole, pool=set(TABLES) <= set(beds)))}
+    found = entries(whole, pool=set(TABLES) <= set(beds))
+    lines |= {_key(line): line for line in map(asdict, found) if line["unseen"] or not held_out}
     whole_tables = set(TABLES) <= set(beds)
     drawn = curves(whole) if whole_tables else {}
-    parts_changed = changes(whole) if whole_tables else []
+    ablated = {_ablation(each): each for each in before["changes"] if each["strategy"] in ABLATIONS}
+    if whole_tables:
+        ablated |= {_ablation(each): each for each in changes(whole) if each["unseen"] or not held_out}
     kept = {
         "date": datetime.now(UTC).date().isoformat(),
         "version": __version__,
@@ -195,7 +208,7 @@ def record(
         "noise": NOISE,
         "core_minutes": core_minutes(whole),
         "curves": {goal: before["curves"].get(goal, {}) | drawn.get(goal, {}) for goal in before["curves"] | drawn},
-        "changes": parts_changed or before["changes"],
+        "changes": list(ablated.values()),
         "summary": list(lines.values()),
     }
     text = json.dumps(kept, separators=(",", ":")).replace('},{"', '},\n{"')
@@ -216,6 +229,10 @@ def _named(lines: Iterable[Line], field: str) -> str:
 def _key(line: Line) -> tuple[object, ...]:
     fields = tuple(line[name] for name in ("bed", "unseen", "work", "parallel"))
     return (*fields, line["summary"]["goal"], line["summary"]["strategy"])
+
+
+def _ablation(change: Row) -> tuple[object, ...]:
+    return tuple(change[name] for name in ("strategy", "goal", "unseen"))
 
 
 def whole_seeds(made: Mapping[str, Made], wanted: Mapping[str, object]) -> dict[str, Made]:
@@ -543,6 +560,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="at most so many")
     parser.add_argument("--strategies", help="only these, separated by semicolons")
     parser.add_argument("--work", default=",".join(Work), help="only these kinds of work")
+    parser.add_argument("--unseen", choices=["all", "only"], default="all", help="only: the held-out workloads")
     parser.add_argument("--minutes", type=float, help="start nothing more after so long")
     parser.add_argument("--pages", action="store_true", help="only write the tables of docs/, from the record")
     arguments = parser.parse_args()
@@ -556,7 +574,14 @@ def main() -> None:
             if (names is None or each.strategy in names) and each.work.value in arguments.work.split(",")
         ]
         beds = arguments.beds.split(",")
-        record(arguments.tables, beds, entrants, jobs=arguments.jobs, minutes=arguments.minutes)
+        record(
+            arguments.tables,
+            beds,
+            entrants,
+            jobs=arguments.jobs,
+            minutes=arguments.minutes,
+            held_out=arguments.unseen == "only",
+        )
     for path, text in pictures().items():
         path.write_text(text, encoding="utf-8")
     pages.write(parts())

@@ -60,7 +60,6 @@ def regret_picture(curves: Mapping[str, Sequence[float]], *, goal: str, origin: 
     """The SVG of one goal: a line for each strategy."""
     return curve_picture(
         [Curve(name=name, points=tuple(zip(GRID, values, strict=True))) for name, values in curves.items()],
-        key=f"regret-{goal}",
         title=f"Regret against money spent on trials, goal {goal}",
         across="money spent on trials, over the best run's (logarithmic)",
         up="training on the best measured so far, over the best",

@@ -189,7 +189,7 @@ def picture(problem: Problem, measured: dict[tuple[int, int], float], runs: list
         )
     title = "Digits to 97% on the minicloud: every (K, B) measured, and predicted by brief runs"
     path = ROOT / "docs" / "images" / "scavenger-digits.svg"
-    path.write_text(batch_picture(batch_tradeoff(curves), key="scavenger-digits", title=title) + "\n", encoding="utf-8")
+    path.write_text(batch_picture(batch_tradeoff(curves), title=title) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

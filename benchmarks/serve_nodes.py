@@ -5,6 +5,7 @@
 The bed: every configuration of three types, four settings and one to three nodes, each with all of its nodes leased and
 loaded for real. Then searches that see none of it, one for each seed, each with the verification of its choice. As
 root, on an otherwise idle machine; about half an hour. The record is kept after every step; a second call continues.
+With --again, searches of the record are dropped first, and its beds stay.
 """
 
 import argparse
@@ -74,7 +75,7 @@ def search(model: Path, home: Path, *, rate: float, seed: int, **others: Any) ->
         "resources": {"infra": "minicloud", "instance_type": list(TYPES), "replicas": list(REPLICAS)},
         "knobs": {"batch": [1, 8], "threads": 1, "replicas": 1, "precision": ["fp32", "int8"]},
         "goal": {"minimize": "cost", "rate": rate, "slo": {"p99": SLO}},
-        "load": {"verify": 20},
+        "load": {"verify": "20s"},
     }
     trial = {"seconds": TRIAL_SECONDS, "watchdog": 60}
     prepared = prepare(
@@ -132,6 +133,7 @@ def measure(name: str, rates: list[float], seeds: int, record: dict[str, Any], k
         model, home = MODELS[name](Path(folder)), Path(folder) / "home"
         mine = record["models"].setdefault(name, {"bed": [], "searches": {}})
         if not mine["bed"]:
+            record["beds_measured"] = f"{datetime.now(UTC).date().isoformat()}, {pages.sources()}"
             every = {"strategy": "exhaustive", "max_trials": 1000, "every_replica": True}
             mine["bed"] = rows(search(model, home, rate=rates[0], seed=0, load={"verify": 0}, search=every))
             keep()
@@ -192,7 +194,8 @@ def parts() -> pages.Parts:
     beds = {name: mine["bed"] for name, mine in record["models"].items()}
     where = f"on {record['cpus']} processors that did other work, too"
     lines = [
-        f"Measured on {record['measured']} with the code of {record['code']}, {where}.",
+        f"Searches of {record['measured']} with the code of {record['code']}, {where}. The 36 configurations",
+        f"of each model were measured before ({record['beds_measured']}).",
         "",
         "Three types x four settings x one to three nodes of the minicloud, for two models; p99 within 200 ms.",
         "All 36 configurations were measured for real, each with all of its nodes. Each search made at most",
@@ -251,11 +254,16 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", default=list(MODELS))
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULT)
+    parser.add_argument("--again", action="store_true", help="make all searches again, and keep the beds")
     arguments = parser.parse_args()
     begun = time.monotonic()
     record: dict[str, Any] = {"models": {}}
     if arguments.out.exists():
         record = json.loads(arguments.out.read_text(encoding="utf-8"))
+        record.setdefault("beds_measured", f"{record['measured']}, {record['code']}")
+    if arguments.again:
+        for mine in record["models"].values():
+            mine["searches"], mine["ended"] = {}, []
 
     def keep() -> None:
         now = datetime.now(UTC).date().isoformat()

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from mlcd.report.frame import axes, left_margin, legend
 from mlcd.report.labels import Box
-from mlcd.report.svg import SERIES, Drawing
+from mlcd.report.palette import SERIES
+from mlcd.report.svg import Drawing
 from mlcd.report.ticks import Scale, number_ticks
 
 
@@ -21,7 +22,6 @@ class Curve:
 def curve_picture(
     curves: Sequence[Curve],
     *,
-    key: str,
     title: str,
     across: str,
     up: str,
@@ -39,7 +39,7 @@ def curve_picture(
     if not every:
         raise ValueError("a picture needs a point")
     height = 420.0
-    drawing = Drawing(key=key, width=width, height=height, title=title, description=_say(curves))
+    drawing = Drawing(width=width, height=height, title=title, description=_say(curves))
     looks = {curve.name: (f"s{at}", at) if at < SERIES else ("other", 0) for at, curve in enumerate(curves)}
     items: list[tuple[str, str, int | str]] = [
         (curve.name, f"mark f-{looks[curve.name][0]}", looks[curve.name][1]) for curve in curves

@@ -12,7 +12,6 @@ def cold_start_picture(accuracies: Mapping[str, Sequence[float]], origin: str) -
             Curve(name=name, points=tuple((float(at), value) for at, value in enumerate(values, start=1)))
             for name, values in accuracies.items()
         ],
-        key="falcon-cold-start",
         title="Search accuracy over trials, mean of the unseen models",
         across="trials",
         up="worth of the choice as a share of the best",
@@ -28,7 +27,6 @@ def path_picture(paths: Mapping[str, Sequence[float]], model: str, good: float, 
             for name, values in paths.items()
             if values
         ],
-        key="falcon-path",
         title=f"The search paths for {model}: worth of every configuration that was tried",
         across="trial",
         up="worth of the trial as a share of the best; above the line: a good region",
@@ -41,7 +39,6 @@ def sweep_picture(points: Mapping[str, Sequence[tuple[float, float]]], option: s
     """Mean search accuracy over values of one of Falcon's settings."""
     return curve_picture(
         [Curve(name=name, points=tuple(line)) for name, line in points.items()],
-        key=f"falcon-{option}",
         title=f"Search accuracy over Falcon's {option}",
         across=option,
         up="worth of the choice as a share of the best",

@@ -161,7 +161,6 @@ def figure(name: str, policy: PricePolicy, points: Sequence[SimulatedPoint], wid
     priced = "a fixed price a node" if policy is PricePolicy.PER_NODE else "priced by memory"
     return batch_picture(
         batch_tradeoff(curves),
-        key=f"scavenger-{name}-{policy}",
         title=f"{PAPER_JOBS[name].title}: training time against cost for K = 20, 16, 12, 8, {priced} (simulated)",
         origin=f"SIMULATED: {PAPER_JOBS[name].title} on {INSTANCE}, {priced}",
         width=width,
