@@ -4,8 +4,10 @@ import ast
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -23,6 +25,9 @@ if str(ROOT) not in sys.path:
 
 
 from tests.unmeasured import UNMEASURED, make_threads_interruptible  # noqa: E402 - the path to it
+
+if TYPE_CHECKING:
+    from tests.postgres_server import Server
 
 make_threads_interruptible()
 
@@ -94,3 +99,21 @@ def unmeasured_nodes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
     if request.node.get_closest_marker("waits") is not None:
         for name in UNMEASURED:
             monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> "Iterator[Server]":
+    """A PostgreSQL server that the tests of this process share. Skips where none can be started."""
+    from tests import postgres_server
+
+    if why := postgres_server.missing():
+        pytest.skip(why)
+    server = postgres_server.Server()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def team(postgres: "Server") -> str:
+    """The address of an empty store on that server, for its owner."""
+    return postgres.new_store()

@@ -1,10 +1,10 @@
 """The reports of a hand-built run as users see them: with its findings, computed here."""
 
 from mlcd.findings import shown
-from mlcd.report import as_json, batches, html, pictures, serverless_html, serving_html, text_plot, verdict
+from mlcd.report import as_json, batches, html, serverless_html, serving_html, text_plot, verdict
 from mlcd.report.page import WIDE
-from mlcd.report.pictures import PictureKind
-from mlcd.run.run import EpochRun, SearchRun
+from mlcd.report.pictures import picture_among, pictures_of
+from mlcd.run.run import AnyRun, EpochRun, SearchRun
 
 
 def verdict_of(run: SearchRun, *, plain: bool = False) -> str:
@@ -27,8 +27,12 @@ def serverless_html_of(run: EpochRun) -> str:
     return serverless_html.serverless_html(shown(run))
 
 
-def picture_of(run: SearchRun, kind: PictureKind | str = PictureKind.SPEED, *, width: float = WIDE) -> str:
-    return pictures.picture(shown(run), kind, width=width)
+def picture_of(run: AnyRun, name: str = "speed", *, width: float = WIDE) -> str:
+    return picture_among(pictures_of(shown(run)), name, where="there is").draw(width)
+
+
+def picture_names(run: AnyRun) -> tuple[str, ...]:
+    return tuple(picture.name for picture in pictures_of(shown(run)))
 
 
 def plot_of(run: SearchRun) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from mlcd.catalog.functions import function_prices
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.known.resemblance import Resemblance
+from mlcd.loadgen.chat.plan import ChatLimit
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.authorisation import Authorisation
@@ -21,7 +22,7 @@ from mlcd.space import Config, Knob, Space
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
-from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, Trial
+from mlcd.trial.trial import Failure, FailureKind, Load, Measurement, TokenLoad, TokenPoint, Trial
 from mlcd.units import Usd
 
 RATES = {1: 100.0, 4: 300.0, 16: 280.0, 32: 0.0}
@@ -128,6 +129,51 @@ def serving_run(goal: Goal | None = None) -> SearchRun:
         load=_load(0.03),
     )
     return with_attempts(run, held)
+
+
+def _point(in_flight: int, rate: float, ttft: float) -> TokenPoint:
+    times = {"ttft_p50": ttft, "ttft_p99": 1.2 * ttft, "tpot_p50": 0.01, "tpot_p99": 0.02}
+    whole = {f"e2e_p{percent}": in_flight / rate for percent in (50, 95, 99)}
+    return TokenPoint(
+        concurrency=in_flight,
+        output_tokens_per_second=10 * rate,
+        ttft_p95=1.1 * ttft,
+        tpot_p95=0.015,
+        kept=True,
+        requests_per_second=rate,
+        **times,
+        **whole,
+    )
+
+
+def language_model_run(limit: ChatLimit) -> SearchRun:
+    """A server with up to 8 in flight, 4 requests/s then; 3 a second are promised."""
+    front = (_point(1, 1.0, 0.1), _point(8, 4.0, 0.5))
+    tokens = TokenLoad(
+        concurrency=8,
+        requests_per_second=4.0,
+        good_per_second=4.0,
+        input_tokens_per_second=40.0,
+        output_tokens_per_second=40.0,
+        input_tokens=10,
+        output_tokens=10,
+        ttft=(0.5, 0.55, 0.6),
+        tpot=(0.01, 0.015, 0.02),
+        e2e=(2.0, 2.0, 2.0),
+        front=front,
+    )
+    run = serving_run()
+    load = Load(p50_seconds=2.0, p95_seconds=2.0, p99_seconds=2.0, requests=100, tokens=tokens)
+    goal = Goal(minimize=Objective.COST, token_limits=(limit,))
+    steps = list(run.steps)
+    trial = steps[1].trial
+    assert isinstance(trial, Measurement)
+    steps[1] = steps[1].ended(replace(trial, load=load, samples_per_second=4.0))
+    outcome = steps[-1].outcome
+    assert isinstance(outcome, Attempt)
+    held = replace(outcome, load=load, samples_per_second=3.0)
+    steps[-1] = steps[-1].ended(held)
+    return replace(run, steps=tuple(steps), problem=replace(run.problem, goal=goal))
 
 
 def nothing_serves_run() -> SearchRun:

@@ -11,6 +11,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -108,6 +109,7 @@ def _place_programs(base: Path) -> None:
     assert python is not None
     for name in ("python3", "python3.10"):
         (base / "bin" / name).symlink_to(python.resolve())
+    (base / "bin" / "python3.11").symlink_to(_own_python())  # for mlcd's own server; uv would download one else
     shutil.copy2(PYTHON.with_name("uv"), base / "bin" / "uv")
     give = f'mkdir -p "$UV_INSTALL_DIR" && cp {base}/bin/uv "$UV_INSTALL_DIR"/uv'
     curl = base / "bin" / "curl"
@@ -180,12 +182,12 @@ def _daemon(base: Path, env: dict[str, str], *command: str) -> subprocess.Popen[
     """In a mount namespace of its own, so that it changes nothing here."""
     python, home = python310(), _root_home()
     assert python is not None
-    prefix = python.resolve().parents[1]
     steps = [f"mount --bind {base}/hosts /etc/hosts"]
-    if prefix.is_relative_to(home):  # it would vanish behind the other home
-        inside = base / "nodes" / prefix.relative_to(home)
-        inside.mkdir(parents=True, exist_ok=True)
-        steps.append(f"mount --bind {prefix} {inside}")
+    for prefix in {python.resolve().parents[1], _own_python().parents[1]}:
+        if prefix.is_relative_to(home):  # it would vanish behind the other home
+            inside = base / "nodes" / prefix.relative_to(home)
+            inside.mkdir(parents=True, exist_ok=True)
+            steps.append(f"mount --bind {prefix} {inside}")
     steps += [f"mount --rbind {base}/nodes {home}", f"cd {home}", 'exec "$@"']
     words = [
         "unshare",
@@ -222,6 +224,10 @@ def _inside(base: Path) -> list[int]:
         except OSError:  # it ended just now
             continue
     return found
+
+
+def _own_python() -> Path:
+    return Path(sys.executable).resolve()
 
 
 def _root_home() -> Path:

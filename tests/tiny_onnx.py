@@ -23,6 +23,23 @@ def write_mlp(path: Path, *, width: int = WIDTH) -> Path:
     return _save(path, nodes, weights, ["batch", width])
 
 
+def write_exported(path: Path, *, width: int = WIDTH) -> Path:
+    """A dense layer as PyTorch's exporter writes it: a transposed weight whose shape is noted too."""
+    weights = np.random.default_rng(0).standard_normal((2 * width, width)).astype(np.float32)
+    graph = helper.make_graph(
+        [helper.make_node("Gemm", ["x", "w"], ["y"], name="dense", transB=1)],
+        "exported",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", width])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 2 * width])],
+        [numpy_helper.from_array(weights, "w")],
+        value_info=[helper.make_tensor_value_info("w", TensorProto.FLOAT, [2 * width, width])],
+    )
+    path.write_bytes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8).SerializeToString()
+    )
+    return path
+
+
 def write_odd(path: Path) -> Path:
     """A network with an unknown operator."""
     return _save(path, [helper.make_node("Frobnicate", ["x"], ["y"], name="odd", domain="example")], [], ["batch", 4])

@@ -40,7 +40,7 @@ MAIN = "from mlcd.cli.main import main; main()"
 """The Python code that is mlcd."""
 SHARED_CPUS = """\
 import mlcd.clouds.local as local
-local.Local._take_cpus = lambda self, order: (self.cpus * 99)[: order.count * local._cpus_of(order.instance)]
+local.Local._take_cpus = lambda self, order: (self.cpus * 99)[: order.count * self._cpus_of(order.instance)]
 """
 """Before it: several leases share the processors. The job sleeps most of the time, and a machine may have only two."""
 

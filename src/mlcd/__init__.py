@@ -15,9 +15,22 @@ TYPE_CHECKING = False  # typing itself is not imported here
 if TYPE_CHECKING:
     from typing import Any
 
-    from mlcd.api import Result, ServeResult, ServerlessResult, load, resume, runs, serve, serverless, train
+    from mlcd.api import (
+        Result,
+        ServeResult,
+        ServerlessResult,
+        load,
+        resume,
+        runs,
+        serve,
+        serverless,
+        train,
+        ui,
+        what_if,
+    )
     from mlcd.asktell import Search
     from mlcd.goal import Goal
+    from mlcd.training.knobs import describe, knob
     from mlcd.training.steps import checkpoint, epochs, learning_rate, score, share_of_batch, steps
     from mlcd.units import Usd
 
@@ -30,7 +43,9 @@ __all__ = [
     "Usd",
     "__version__",
     "checkpoint",
+    "describe",
     "epochs",
+    "knob",
     "learning_rate",
     "load",
     "resume",
@@ -41,12 +56,27 @@ __all__ = [
     "share_of_batch",
     "steps",
     "train",
+    "ui",
+    "what_if",
 ]
 
 _MODULES = {
-    "mlcd.api": ("Result", "ServeResult", "ServerlessResult", "load", "resume", "runs", "serve", "serverless", "train"),
+    "mlcd.api": (
+        "Result",
+        "ServeResult",
+        "ServerlessResult",
+        "load",
+        "resume",
+        "runs",
+        "serve",
+        "serverless",
+        "train",
+        "ui",
+        "what_if",
+    ),
     "mlcd.asktell": ("Search",),
     "mlcd.goal": ("Goal",),
+    "mlcd.training.knobs": ("describe", "knob"),
     "mlcd.training.steps": ("checkpoint", "epochs", "learning_rate", "score", "share_of_batch", "steps"),
     "mlcd.units": ("Usd",),
 }

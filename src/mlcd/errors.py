@@ -13,6 +13,7 @@ MlcdError                    exit 1
 Outcomes such as "nothing fits" are not errors: they are statuses of a Result (mlcd.trial.outcome.Status).
 """
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import ClassVar
 
@@ -88,7 +89,10 @@ class Interrupted(MlcdError):
     exit_code = 130
 
 
-def nearest(name: str, known: list[str] | tuple[str, ...]) -> str:
+def nearest(name: str, known: Sequence[str]) -> str:
     """The known name most similar to `name`, or "" if none is similar."""
+    by_lower = {each.lower(): each for each in reversed(known)}
+    if name.lower() in by_lower:
+        return by_lower[name.lower()]
     found = get_close_matches(name, known, n=1, cutoff=0.6)
     return found[0] if found else ""

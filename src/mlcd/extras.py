@@ -47,18 +47,23 @@ EXTRAS = {
             modules=("httptools", "starlette", "torch", "uvicorn"),
             purpose="PyTorch and the server, for `mlcd serve` with files of PyTorch",
         ),
+        Extra(name="ui", modules=("httptools", "starlette", "uvicorn"), purpose="the web page of `mlcd ui`"),
         Extra(name="lithops", modules=("lithops",), purpose="Lithops, for `mlcd serverless` on real functions"),
         Extra(name="torch", modules=("torch",), purpose="PyTorch, for jobs that use it on this machine"),
         Extra(name="mlflow", modules=("mlflow",), purpose="MLflow's client, for --track mlflow"),
         Extra(name="wandb", modules=("wandb",), purpose="Weights & Biases, for --track wandb"),
         Extra(name="frame", modules=("pandas",), purpose="pandas, for `to_frame()` of results"),
+        Extra(name="png", modules=("resvg_py",), purpose="resvg, for `mlcd report --format png`"),
         Extra(name="bench", modules=("joblib",), purpose="joblib, for `mlcd bench` in several processes"),
+        Extra(name="dask", modules=("distributed", "joblib"), purpose="Dask, for `mlcd bench --cluster dask:...`"),
+        Extra(name="ray", modules=("joblib", "ray"), purpose="Ray, for `mlcd bench --cluster ray:...`"),
         Extra(name="compare", modules=("sklearn",), purpose="scikit-learn, the comparison in `mlcd bench suggest`"),
         Extra(
             name="siren",
             modules=("gymnasium", "stable_baselines3"),
             purpose="Gymnasium, to train the policy of `siren` anew",
         ),
+        Extra(name="postgres", modules=("psycopg",), purpose="psycopg, for a team's store on PostgreSQL"),
         Extra(name="testing", modules=("pytest",), purpose="pytest, for the contract tests of plug-ins"),
     )
 }

@@ -65,6 +65,27 @@ def used_gib(gpu: Gpu, pids: Collection[int] | None = None) -> float | None:
     return _number(whole[0]) / 1024 if whole else None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuLoad:
+    """What a GPU does now: the share of time in which it computed, in percent, and its memory in use."""
+
+    percent: float
+    used_gib: float
+
+
+def gpu_loads(gpus: Collection[Gpu]) -> tuple[GpuLoad, ...]:
+    """Of each of these GPUs; empty where the driver does not tell."""
+    wanted = {gpu.uuid for gpu in gpus}
+    rows = [
+        [value.strip() for value in line.split(",")] for line in _ask("--query-gpu=uuid,utilization.gpu,memory.used")
+    ]
+    return tuple(
+        GpuLoad(percent=min(_number(row[1]), 100.0), used_gib=_number(row[2]) / 1024)
+        for row in rows
+        if len(row) == 3 and row[0] in wanted
+    )
+
+
 def can_share() -> bool:
     """Whether CUDA's multi-process service is installed here: it limits a process to a share of a GPU."""
     return shutil.which(_MPS_CONTROL) is not None

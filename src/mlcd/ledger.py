@@ -14,6 +14,7 @@ open and the fallback fit the limits.
 """
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -79,6 +80,10 @@ class Ledger:
         """The deployment that would be trained if the search ended now; its upper bound is reserved."""
         if self.training is not None:
             return self.training
+        return self._best_fitting
+
+    @cached_property
+    def _best_fitting(self) -> Plan | None:
         return best_fitting(self.problem, self.history, self._bare_left())
 
     def remaining(self) -> Remaining:
@@ -87,6 +92,7 @@ class Ledger:
         bookable = MOST_USD - self.spent - self.committed
         allowed = problem.worst_trial_micros <= bookable.micros
         bare = self._bare_left()
+        allowed &= bare.allowed
         if not self.guarded:
             return replace(bare, allowed=allowed, training=self.training)
         reserve = self.incumbent()
@@ -134,7 +140,8 @@ class Ledger:
                 return Refusal(choice=plan.config, reason="what remains does not cover the look and the fallback")
             if bare.usd is not None:
                 usd = min(usd, bare.usd)
-                seconds = min(seconds, usd.dollars / self.problem.price(plan.config).dollars * HOUR)
+                paid = max(usd - plan.moved_usd, ZERO)
+                seconds = min(seconds, paid.dollars / self.problem.price(plan.config).dollars * HOUR)
             seconds = seconds if bare.seconds is None else min(seconds, bare.seconds)
         elif not bare.fits(plan):
             return Refusal(choice=plan.config, reason="its upper bound exceeds the remaining budget or time")
@@ -143,13 +150,17 @@ class Ledger:
         return Authorisation(choice=plan.config, attempt=1, usd=usd, seconds=seconds)
 
     def _bare_left(self) -> Remaining:
-        everything = np.ones(len(self.problem.space), dtype=bool)
+        allowed = np.ones(len(self.problem.space), dtype=bool)
+        if refused := self.history.refused_places:
+            allowed = np.array([place not in refused for place in self.problem.places])
         if self.guarded:
-            return Remaining(usd=self.usd_left, seconds=self.seconds_left, allowed=everything)
+            return Remaining(usd=self.usd_left, seconds=self.seconds_left, allowed=allowed)
         goal = self.problem.goal
-        return Remaining(usd=goal.budget, seconds=goal.deadline_seconds, allowed=everything, guarded=False)
+        return Remaining(usd=goal.budget, seconds=goal.deadline_seconds, allowed=allowed, guarded=False)
 
     def _reason(self, index: int) -> str:
+        if self.problem.places[index] in self.history.refused_places:
+            return f"{self.problem.places[index] or 'the cloud'} refused to give nodes"
         usd, seconds = Usd(int(self.problem.worst_trial_micros[index])), float(self.problem.worst_trial_seconds[index])
         reserve = self.incumbent()
         parts = [f"a {self.problem.trial_noun} may take {usd} and {format_seconds(seconds)}"]

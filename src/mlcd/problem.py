@@ -2,16 +2,19 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mlcd.goal import Goal
+from mlcd.goal import Goal, Objective
+from mlcd.interruptions import Interruptions
 from mlcd.space import Config, Space
-from mlcd.units import HOUR, MOST_USD, Usd
+from mlcd.space.placed import place_of
+from mlcd.transformer import Transformer
+from mlcd.units import HOUR, MOST_USD, ZERO, Usd
 
 Floats = NDArray[np.float64]
 
@@ -35,11 +38,13 @@ LEAST_MEASURED_SECONDS = 60.0
 class TrialPolicy:
     """How long a trial takes (paper V-A) and how far it may be extended; all of it is authorised in advance.
 
-    planned(n) = seconds + extra_seconds x floor((n - 1) / 3); this includes set-up and warm-up.
+    planned(n) = seconds + extra_seconds x floor((n - 1) / 3) + moving_seconds; with set-up and warm-up.
+    moving_seconds  of a place to which data is moved first: part of the planned time, not of the least
     least(n)   = planned(n) x least_share, after the first sample: from then on a trial ends as soon as the 95% interval
                  of its speed is within known_precision; after half of that, if it is far too slow to be chosen.
                  least_share 1: no trial ends before its planned time.
     worst(n)   = planned(n) x (1 + extension) + watchdog_seconds.
+    most_measured_seconds  of a load test; the rest of its planned time is for the server to start. None: no limit
     """
 
     seconds: float = 600.0
@@ -50,6 +55,8 @@ class TrialPolicy:
     retries: int = 1
     least_share: float = 1.0
     known_precision: float = 0.02
+    most_measured_seconds: float | None = None
+    moving_seconds: float = 0.0
 
     def __post_init__(self) -> None:
         if not self.seconds > 0:
@@ -61,12 +68,12 @@ class TrialPolicy:
 
     def planned_seconds(self, nodes: int) -> float:
         """The normal duration of a trial on `nodes` nodes."""
-        return self.seconds + self.extra_seconds_per_3_nodes * ((nodes - 1) // 3)
+        return self.seconds + self.extra_seconds_per_3_nodes * ((nodes - 1) // 3) + self.moving_seconds
 
     def least_seconds(self, nodes: int) -> float:
         """After its first sample, the least that a trial is measured; infinite where none ends early."""
         return (
-            max(self.planned_seconds(nodes) * self.least_share, LEAST_MEASURED_SECONDS)
+            max((self.planned_seconds(nodes) - self.moving_seconds) * self.least_share, LEAST_MEASURED_SECONDS)
             if self.may_end_early
             else math.inf
         )
@@ -152,6 +159,27 @@ class Target:
         return metric >= self.value if self.higher else metric <= self.value
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataMove:
+    """What it takes to bring the data to the nodes of one lease at a place: each lease has new nodes.
+
+    usd, seconds              for a training
+    trial_usd, trial_seconds  for a trial, which may need less of the data
+    """
+
+    usd: Usd = ZERO
+    trial_usd: Usd = ZERO
+    seconds: float = 0.0
+    trial_seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        if min(self.usd.micros, self.trial_usd.micros, self.seconds, self.trial_seconds) < 0:
+            raise ValueError("moving data costs no less than $0 and takes no less than 0 s")
+
+
+NO_MOVE = DataMove()
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A search problem, frozen. `usd_per_hour` is the price of each whole configuration, in the space's order.
@@ -177,6 +205,10 @@ class Problem:
     batching      how samples count, if the global batch is chosen too (the knob `batch`)
     target        the metric value that ends the training; None if the number of samples ends it
     verify_seconds  serving: the longest that the load test of the choice takes, with start-up; None for a training
+    transformer   the sizes of the model that is trained, as the job or its script describes it; None if it does not
+    samples_per_step  the global batch, where it is fixed and known
+    moves         what bringing the data there takes, by place (`places`); nothing at places that are not named
+    interruptions of spot nodes, where spot or on-demand is chosen (the knob `market`); None where it is not
     scales_out    serving: whether n nodes count as n times the rate of one until they are measured (trial/replicas.py)
     """
 
@@ -205,6 +237,10 @@ class Problem:
     similar: tuple[float, ...] = ()
     watched: bool = False
     scales_out: bool = False
+    transformer: Transformer | None = None
+    samples_per_step: float | None = None
+    moves: Mapping[str, DataMove] = field(default_factory=dict)
+    interruptions: Interruptions | None = None
 
     def __post_init__(self) -> None:
         self._check_space()
@@ -247,6 +283,12 @@ class Problem:
             return self
         return replace(self, work_samples=samples, work_known=True)
 
+    def with_description(self, transformer: Transformer | None) -> "Problem":
+        """The problem with the sizes that the job's script reported; unchanged if they are known or None."""
+        if self.transformer is not None or transformer is None:
+            return self
+        return replace(self, transformer=transformer)
+
     def with_noise(self, noise_scale: float | None) -> "Problem":
         """The problem with this gradient noise scale, in samples; unchanged if the batch is not chosen."""
         if self.batching is None or noise_scale is None or noise_scale == self.batching.noise_scale:
@@ -280,9 +322,41 @@ class Problem:
         """Samples that `config` has to process for all of the work."""
         return self.work_samples / self.worth(config)
 
+    def flops_share(self, config: Config, samples_per_second: float) -> float | None:
+        """Model FLOPs utilisation: the FLOPs that the described model needs over the machines' peak, at this speed.
+
+        None where the model or the peak is not known.
+        """
+        machines = self.space.machines
+        if self.transformer is None or machines is None:
+            return None
+        machine = machines[self.space.index[config]]
+        peak = machine.tflops * 1e12 * machine.count * config.nodes
+        return samples_per_second * self.transformer.flops_per_sample / peak if peak > 0 else None
+
     def price(self, config: Config) -> Usd:
         """USD per hour of the whole configuration."""
         return self.usd_per_hour[self.space.index[config]]
+
+    def move_to(self, config: Config) -> DataMove:
+        """What bringing the data to a lease of `config` takes."""
+        return self.moves.get(place_of(config.instance), NO_MOVE) if self.moves else NO_MOVE
+
+    def trial_at(self, config: Config) -> TrialPolicy:
+        """The rules of a trial of `config`: longer where data is moved first."""
+        moving = self.move_to(config).trial_seconds
+        return replace(self.trial, moving_seconds=moving) if moving else self.trial
+
+    def with_interruptions(self, seen: int, expected: float) -> "Problem":
+        """The problem after so many interruptions; unchanged if the market is not chosen, or nothing is new."""
+        known = self.interruptions
+        if known is None or (seen, expected) == (known.seen, known.expected):
+            return self
+        return replace(self, interruptions=known.with_seen(seen, expected))
+
+    def checkpoint_seconds(self, config: Config) -> float | None:
+        """Training between two checkpoints on `config`, against interruptions; None: as the job's file says."""
+        return None if self.interruptions is None else self.interruptions.checkpoint_seconds(config)
 
     def stretch_of(self, config: Config) -> float:
         """Expected run time of the final run on `config` over its undisturbed run time."""
@@ -301,14 +375,56 @@ class Problem:
         return np.array([self.work_of(config) for config in self.space])
 
     @cached_property
+    def places(self) -> tuple[str, ...]:
+        """Where each configuration is; "" for all in a job with one cloud."""
+        return tuple(place_of(str(config.as_dict().get("instance", ""))) for config in self.space)
+
+    @cached_property
     def dollars_per_second(self) -> Floats:
         """(N,) for models and plots; accounting uses `price`."""
         return np.array([price.dollars / HOUR for price in self.usd_per_hour])
 
     @cached_property
+    def move_dollars(self) -> Floats:
+        """(N,) what bringing the data to a training costs."""
+        return np.array([self.move_to(config).usd.dollars for config in self.space])
+
+    @cached_property
+    def trial_move_dollars(self) -> Floats:
+        """(N,) what bringing the data to a trial costs."""
+        return np.array([self.move_to(config).trial_usd.dollars for config in self.space])
+
+    def log_values(self, goal: Goal, log_seconds: Floats) -> Floats:
+        """(..., N) ln of `Goal.value` of trainings that take so long, with the price of their data."""
+        if not self.moves:
+            return log_seconds + np.log(goal.scale(self.dollars_per_second))
+        if goal.minimize is Objective.TIME:
+            return log_seconds
+        with np.errstate(divide="ignore"):
+            log_usd = np.logaddexp(log_seconds + np.log(self.dollars_per_second), np.log(self.move_dollars))
+        found = log_usd if goal.minimize is Objective.COST else (log_seconds + log_usd) / 2
+        return np.asarray(np.where(np.isneginf(log_seconds), log_seconds, found))
+
+    @cached_property
+    def planned_trial_dollars(self) -> Floats:
+        """(N,) what a trial of the normal duration costs, with its data; for strategies, not for the ledger."""
+        return self.planned_trial_seconds * self.dollars_per_second + self.trial_move_dollars
+
+    @cached_property
     def stretches(self) -> Floats:
-        """(N,) `stretch` as an array, all 1 if none is given."""
+        """(N,) expected over undisturbed run time: `stretch`, and the interruptions of spot nodes; else all 1."""
+        known = self.interruptions
+        if known is not None:
+            return np.array([known.stretch(config, self.restart_seconds) for config in self.space])
         return np.array(self.stretch) if self.stretch else np.ones(len(self.space))
+
+    @cached_property
+    def node_dollars(self) -> Floats:
+        """(N,) dollars per second of a node on demand: what models expect its speed to follow, however it is bought."""
+        known = self.interruptions
+        if known is None or not known.on_demand:
+            return np.asarray(self.dollars_per_second / self.nodes)
+        return np.array([known.on_demand[config.instance].dollars / HOUR for config in self.space])
 
     @cached_property
     def nodes(self) -> NDArray[np.intp]:
@@ -318,17 +434,18 @@ class Problem:
     @cached_property
     def planned_trial_seconds(self) -> Floats:
         """(N,) the normal duration of a trial."""
-        return np.array([self.trial.planned_seconds(int(n)) for n in self.nodes])
+        return np.array([self.trial_at(config).planned_seconds(config.nodes) for config in self.space])
 
     @cached_property
     def worst_trial_seconds(self) -> Floats:
         """(N,) the longest that a trial can take."""
-        return np.array([self.trial.worst_seconds(int(n)) for n in self.nodes])
+        return np.array([self.trial_at(config).worst_seconds(config.nodes) for config in self.space])
 
     @cached_property
     def worst_trial_micros(self) -> NDArray[np.int64]:
         """(N,) the exact upper bound of a trial's cost, in micro-dollars; UNBOOKABLE_MICROS for all beyond MOST_USD."""
-        exact = (p.for_seconds(s).micros for p, s in zip(self.usd_per_hour, self.worst_trial_seconds, strict=True))
+        times = (p.for_seconds(s).micros for p, s in zip(self.usd_per_hour, self.worst_trial_seconds, strict=True))
+        exact = (time + self.move_to(c).trial_usd.micros for time, c in zip(times, self.space, strict=True))
         return np.array([min(micros, UNBOOKABLE_MICROS) for micros in exact], dtype=np.int64)
 
     @cached_property
@@ -347,3 +464,18 @@ class Problem:
         """That no further trial is allowed: `the limit of 1 load test is reached`."""
         ending = "" if self.max_trials == 1 else "s"
         return f"the limit of {self.max_trials:,} {self.trial_noun}{ending} is reached"
+
+
+class ProblemKey:
+    """A problem as a cache key: by identity, since its arrays are large and it is frozen."""
+
+    __slots__ = ("problem",)
+
+    def __init__(self, problem: Problem) -> None:
+        self.problem = problem
+
+    def __hash__(self) -> int:
+        return id(self.problem)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ProblemKey) and self.problem is other.problem

@@ -1,7 +1,8 @@
-"""The strategies of `mlcd.Search(knobs=...)` against the one contract of strategies."""
+"""Strategies over knobs against the one contract: those of `mlcd.Search(knobs=...)`, and of trainings with knobs."""
 
 import pytest
 
+from mlcd.jobs.knobs import STRATEGIES
 from mlcd.search.registry import KNOBS, strategy
 from mlcd.search.strategy import Strategy
 from mlcd.testing import StrategyContract
@@ -18,3 +19,11 @@ class TestKnobStrategies(StrategyContract):
 
 def test_every_knob_strategy_keeps_the_limits() -> None:
     assert all(strategy(name, own_knobs=True).guarded for name in KNOBS)
+
+
+class TestTrainingWithKnobs(StrategyContract):
+    has_settings = True
+
+    @pytest.fixture(params=STRATEGIES)
+    def text(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)

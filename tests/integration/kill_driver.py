@@ -69,8 +69,12 @@ def prepared(run: SearchRun, cloud: Cloud) -> Prepared[Problem]:
     )
 
 
-def enter(home: str, parallel: int, delay: float, run_id: str = RUN) -> None:
-    """As a process of its own: says when it begins, ends with mlcd's exit code."""
+def enter(home: str, parallel: int, delay: float, run_id: str = RUN, url: str = "") -> None:
+    """As a process of its own: says when it begins, ends with mlcd's exit code.
+
+    url  of a team's store; "": the record is in the home
+    """
+    os.environ["MLCD_STORE"] = url
     _ready(home)
     try:
         work(home, parallel, delay, run_id)

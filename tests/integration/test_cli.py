@@ -230,11 +230,15 @@ def test_runs_show_report_and_resume_a_finished_run(mlcd: Mlcd, folder: Path) ->
     assert (folder / f"{run_id}.html").exists()
     for kind in ("speed", "money", "tradeoff"):
         wrote = mlcd("report", run_id, "--picture", kind, "-o", "json").json
-        assert wrote == {"run_id": run_id, "kind": "train", "file": f"{run_id}-{kind}.svg"}
+        file = f"{run_id}-{kind}.svg"
+        assert wrote == {"run_id": run_id, "kind": "train", "file": file, "files": [file]}
         assert (folder / wrote["file"]).read_text(encoding="utf-8").startswith("<svg")
     unknown = mlcd("report", run_id, "--picture", "sped")
     assert unknown.code == 2
-    assert f"{run_id} has no picture 'sped'; allowed: speed, money, tradeoff; did you mean 'speed'?" in unknown.err
+    assert (
+        f"{run_id} has no picture 'sped'; allowed: speed, map, tradeoff, money, timeline; did you mean 'speed'?"
+        in unknown.err
+    )
 
 
 def test_catalog_filters_sorts_and_names_its_date_and_sources(mlcd: Mlcd) -> None:
@@ -622,10 +626,10 @@ def test_a_full_disk_keeps_what_was_paid(mlcd: Mlcd, folder: Path, monkeypatch: 
         db.execute(f"PRAGMA max_page_count = {pages + 2}")
         return db
 
-    monkeypatch.setattr("mlcd.store.store.sqlite3.connect", small)
+    monkeypatch.setattr("mlcd.store.opening.sqlite3.connect", small)
     (folder / "wide.yaml").write_text(SMALL.replace("1..8", "1..400"))
     assert_refused(mlcd("train", "wide.yaml"), 1, "the disk is full", "free some space")
-    monkeypatch.setattr("mlcd.store.store.sqlite3.connect", connect)
+    monkeypatch.setattr("mlcd.store.opening.sqlite3.connect", connect)
     assert len(mlcd("runs", "-o", "json").json["runs"]) >= 1
 
 
@@ -675,6 +679,16 @@ def test_a_killed_run_shows_as_stopped_and_how_to_resume(mlcd: Mlcd, folder: Pat
 
 
 # ---- the edge
+
+
+def test_too_little_memory_is_no_bug(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:
+    def exhaust(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("mlcd.jobs.train.prepare", exhaust)
+    answer = mlcd("train", "job.yaml")
+    assert answer.code == 1
+    assert answer.err.startswith("mlcd: there is not enough memory for this command: ")
 
 
 def test_a_bug_is_one_line_and_a_traceback_only_on_request(mlcd: Mlcd, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,6 +15,7 @@ import pytest
 
 from mlcd.clouds.minicloud import MiniCloud, missing
 from mlcd.clouds.minicloud.cgroup import groups_of
+from mlcd.clouds.minicloud.hierarchy import hierarchy
 from mlcd.clouds.minicloud.leased import MiniNodes
 from mlcd.clouds.minicloud.network import links_of, namespaces_of, processes_in, run_command
 from mlcd.clouds.minicloud.record import read_records
@@ -277,14 +278,9 @@ def test_a_process_that_joined_a_namespace_on_its_own_is_ended_too(bench: Bench)
 def test_out_of_memory_is_reported(bench: Bench) -> None:
     wait = "while [ ! -e limited ]; do sleep 0.1; done"
     leased = bench.lease(f"{wait}; python job.py", script="held = [b'x' * (1 << 24) for _ in range(128)]")
-    memory = groups_of(leased.record.lease_id)[0].folder("memory")
-    assert int((memory / "memory.limit_in_bytes").read_text()) == 1 << 30
-    for limit in (
-        "memory.limit_in_bytes",
-        "memory.memsw.limit_in_bytes",
-    ):  # filling a GiB takes an eighth of a core long
-        if (memory / limit).exists():
-            (memory / limit).write_text(str(128 << 20))
+    node = groups_of(leased.record.lease_id)[0].node
+    assert hierarchy().limits(node)[1] == 1.0
+    hierarchy().limit(node, cpus=None, memory_gib=0.125)  # filling a GiB takes an eighth of a core long
     (Path(leased.record.folder) / "workdir" / "limited").touch()
     with pytest.raises(LeaseFailed, match="node 0 ran out of its 1 GiB") as failed:
         await_true(lambda: leased.state() is NodesState.ENDED)

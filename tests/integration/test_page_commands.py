@@ -1,5 +1,6 @@
 """The commands of the pages are run as they are written, and print what the pages show."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,11 @@ def test_output_is_told_from_what_is_only_shown(tmp_path: Path) -> None:
     assert pages.written(page, [ran]).endswith("```text output\nrun-1a2b3c took 3.5 s\n```\n")
     assert pages.masked(ran.printed) == pages.masked("run-ffffff took 17 s\n")
     assert pages.masked(ran.printed) != pages.masked("run-ffffff took 17 min\n")
+
+
+def test_install_lines_work_from_a_clone() -> None:
+    """mlcd is not on an index yet: `pip install mlcd[...]` finds nothing there."""
+    wrong = re.compile(r"pip install ['\"]?mlcd\b")
+    assert [
+        page.name for page in (README, *sorted(DOCS.rglob("*.md"))) if wrong.search(page.read_text(encoding="utf-8"))
+    ] == []

@@ -20,6 +20,7 @@ import yaml
 from mlcd.clouds.nodes import agent_command
 from mlcd.platforms.agent import Job
 from mlcd.platforms.registry import NAMES, TOPOLOGIES
+from mlcd.spec.real import Platform
 
 pytestmark = [pytest.mark.waits, pytest.mark.together("both processors")]
 
@@ -243,10 +244,11 @@ def test_any_command_trains_on_two_nodes(tmp_path: Path) -> None:
 
 def test_every_example_names_an_existing_platform_and_existing_files() -> None:
     files = sorted(EXAMPLES.glob("*.yaml"))
-    assert {job_file(file.stem)["platform"]["name"] for file in files} == set(NAMES)
+    platforms = {file.stem: {"name": Platform().name} | job_file(file.stem).get("platform", {}) for file in files}
+    assert {platform["name"] for platform in platforms.values()} == set(NAMES)
     for file in files:
-        text = job_file(file.stem)
-        assert text["platform"].get("topology", "ring") in TOPOLOGIES[text["platform"]["name"]]
+        text, platform = job_file(file.stem), platforms[file.stem]
+        assert platform.get("topology", "ring") in TOPOLOGIES[platform["name"]]
         script = next(word for word in text["run"].split() if word.endswith(".py"))
         assert (EXAMPLES / text["workdir"] / script).is_file()
         if "pattern" in text.get("progress", {}):

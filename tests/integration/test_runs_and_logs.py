@@ -116,8 +116,8 @@ def test_marks_of_guessed_values_are_repeated(
     (tmp_path / "job.yaml").write_text(text)
     assert run(["train", "job.yaml", "--dry-run"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "job.yaml:3: num_nodes is still marked CHANGE THIS: a guess" in said
-    assert "if it trains 1 h the search takes" in said
+    assert "job.yaml:3: num_nodes is still marked CHANGE THIS: check it" in said
+    assert "if the best takes 1 h the search takes" in said
     assert run(["train", "job.yaml"]) == 0
     assert "Note: job.yaml:3: num_nodes is still marked CHANGE THIS" in capsys.readouterr().err
 

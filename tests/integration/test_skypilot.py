@@ -22,7 +22,9 @@ from mlcd.clouds.nodes import NodeOrder, NodesState
 from mlcd.clouds.provider import LeaseFailed, Order
 from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
 from mlcd.errors import ProviderError
+from mlcd.jobs.serve import prepare
 from mlcd.space import Config
+from mlcd.spec.serving import serve_mapping
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
 
@@ -150,6 +152,42 @@ def test_no_capacity_and_no_quota_are_capacity_failures_and_unpaid(
         moto.refused.clear()
     assert engine.leftovers() == ()
     assert moto.instances() == []
+
+
+def test_servers_are_leased_and_given_back(moto: SkyMoto, engine: SkyPilotEngine, tmp_path: Path) -> None:
+    """The job of `mlcd serve` up to a running server's lease."""
+    fields = {
+        "name": "llama",
+        "server": {"run": "exec serve $MODEL --port $PORT --seqs $SEQS"},
+        "model": "org/llama",
+        "setup": "pip install serve",
+        "resources": {"infra": "aws", "instance_type": ["m5.large"], "replicas": [2], "image_id": moto.image},
+        "knobs": {"SEQS": [16]},
+        "goal": {"maximize": "rate", "budget": "5 USD"},
+    }
+    prepared = prepare(serve_mapping(fields), folder=tmp_path)
+    assert prepared.charged
+    assert prepared.nodes is not None
+    cloud = prepared.nodes.cloud(prepared.server, noise=None)
+    (config,) = prepared.problem.space
+    try:
+        with cloud.lease(Order(config=config, run_id="llama", seconds=600.0)) as lease:
+            points = iter(lease.progress())
+
+            def is_running() -> bool:
+                next(points)  # the server is not ready: no machine stands behind the addresses
+                return len(running(moto, lease.lease_id)) == 2
+
+            wait_for(is_running, "two running instances")
+            assert {i["type"] for i in moto.instances(lease.lease_id)} == {"m5.large"}
+            job = json.loads((lease.folder / "job.json").read_text())
+            assert (job["setup"], job["envs"]) == ("pip install serve", {"SEQS": "16", "MODEL": "org/llama"})
+            with pytest.raises(RuntimeError, match="not ready"):
+                _ = lease.endpoint
+        assert moto.instances() == []
+    finally:
+        cloud.close()
+    assert engine.leftovers() == ()
 
 
 def test_a_type_that_does_not_exist_is_refused_before_anything_starts(

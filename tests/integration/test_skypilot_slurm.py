@@ -1,4 +1,4 @@
-"""A true run through SkyPilot from end to end: its Slurm cloud, on two nodes of this machine behind an ssh login."""
+"""True runs through SkyPilot from end to end: its Slurm cloud, on two nodes of this machine behind an ssh login."""
 
 import json
 import os
@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 from tests.sky_slurm import CLUSTER, sky_slurm, why_not
+from tests.tiny_onnx import write_mlp
 
 from mlcd.catalog import load_catalog
+from mlcd.cli.main import run as mlcd
 from mlcd.clouds.job import JobCloud, RealJob
 from mlcd.clouds.provider import Order, Purpose
 from mlcd.clouds.skypilot import SkyPilotEngine, SkySettings
@@ -35,6 +37,9 @@ print("trained", os.environ["MLCD_RANK"])
 """
 
 
+CATALOG = f"cloud,name,vcpus,memory_gib,network_gbps,usd_per_hour\nslurm,{TYPE},1,1,1,0.1\n"
+
+
 def test_a_job_runs_on_two_nodes_reports_and_returns_its_outputs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -44,15 +49,10 @@ def test_a_job_runs_on_two_nodes_reports_and_returns_its_outputs(
     (script.parent / ".gitignore").write_text("data.txt\n")
     (script.parent / "data.txt").write_text("goes to the nodes all the same")
     catalog = tmp_path / "catalog.csv"
-    catalog.write_text(
-        f"cloud,name,vcpus,memory_gib,network_gbps,usd_per_hour\nslurm,{TYPE},1,1,1,0.1\n", encoding="utf-8"
-    )
+    catalog.write_text(CATALOG, encoding="utf-8")
     before = kept_in_home()
     with sky_slurm(tmp_path / "cluster") as environment:
-        for name in set(os.environ) - set(environment):
-            monkeypatch.delenv(name)
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
+        use(environment, monkeypatch)
         home = tmp_path / "mlcd"
         settings = SkySettings(infra=f"sky/slurm/{CLUSTER}", secrets={"TOKEN": "s3cr3t"}, outputs=("out.txt",))
         engine = SkyPilotEngine(settings, state=home / "skypilot", catalog=load_catalog(catalog))
@@ -84,15 +84,61 @@ def test_a_job_runs_on_two_nodes_reports_and_returns_its_outputs(
         assert all("goes to the nodes all the same" in log for log in logs)
         kept = [file for file in home.rglob("*") if file.is_file() and file.name not in ("out.txt", "log.txt")]
         assert not any(b"s3cr3t" in file.read_bytes() for file in kept)
-        queue = subprocess.run(
-            ["squeue", "-h"],
-            env={**os.environ, "SLURM_CONF": str(tmp_path / "cluster" / "slurm.conf")},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert queue.stdout == ""
+        assert jobs(tmp_path) == ""
     assert kept_in_home() == before  # SkyPilot's keys and start-up files went into the cluster's own home
+
+
+SERVED = {
+    "name": "tiny",
+    "model": "tiny.onnx",
+    "resources": {"infra": f"sky/slurm/{CLUSTER}", "replicas": [2]},
+    "knobs": {"batch": 4, "threads": 1, "replicas": 1, "precision": "int8"},
+    "goal": {"minimize": "cost", "rate": "20/s", "slo": {"p99": "5s"}, "budget": "2 USD"},
+    "load": {"verify": "3s"},
+    "search": {"max_trials": 1, "strategy": "exhaustive"},
+}
+
+
+def test_two_servers_are_loaded_through_tunnels_and_verified(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The nodes have nothing of mlcd's but what SkyPilot copied there; mlcd's own server, int8, in namespaces."""
+    write_mlp(tmp_path / "tiny.onnx")
+    (tmp_path / "catalog.csv").write_text(CATALOG, encoding="utf-8")
+    (tmp_path / "job.yaml").write_text(json.dumps(SERVED))
+    with sky_slurm(tmp_path / "cluster") as environment:
+        use(environment, monkeypatch)
+        monkeypatch.setenv("MLCD_HOME", str(tmp_path / "mlcd"))
+        monkeypatch.setenv("MLCD_CATALOG", str(tmp_path / "catalog.csv"))
+        written = tmp_path / "service"
+        code = mlcd(["serve", str(tmp_path / "job.yaml"), "-y", "-o", "json", "--write", "skyserve", str(written)])
+        found = capsys.readouterr()
+        assert code == 0, found.err + found.out
+        said = json.loads(found.out)
+        assert said["nominal_prices"] is False
+        assert [trial["failure"] for trial in said["trials"]] == [None]
+        assert said["choice"]["config"]["nodes"] == 2
+        assert said["choice"]["load"]["errors"] == 0
+        assert said["choice"]["load"]["requests"] >= 40
+        assert 0 < said["choice"]["load"]["network_seconds"] < 5
+        assert 0 < said["receipt"]["total_usd"] < 2
+        assert jobs(tmp_path) == ""
+        assert mlcd(["down", "--on", f"sky/slurm/{CLUSTER}", "-y"]) == 0
+        assert f"instance_type: {TYPE}" in (written / "service.yaml").read_text()
+
+
+def use(environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in set(os.environ) - set(environment):
+        monkeypatch.delenv(name)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+
+
+def jobs(tmp_path: Path) -> str:
+    """Slurm's queue."""
+    conf = str(tmp_path / "cluster" / "slurm.conf")
+    env = {**os.environ, "SLURM_CONF": conf}
+    return subprocess.run(["squeue", "-h"], env=env, capture_output=True, text=True, check=True).stdout
 
 
 def kept_in_home() -> dict[str, bytes | None]:

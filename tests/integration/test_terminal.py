@@ -47,7 +47,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def on_a_terminal(*args: str, columns: int, **env: str) -> str:
+def on_a_terminal(*args: str, columns: int, code: int = 0, **env: str) -> str:
     """What a command writes to a terminal of that width."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
@@ -64,7 +64,7 @@ def on_a_terminal(*args: str, columns: int, **env: str) -> str:
         if not chunk:
             break
         text += chunk
-    assert child.wait(timeout=60) == 0, text.decode()
+    assert child.wait(timeout=60) == code, text.decode()
     os.close(ours)
     return text.decode()
 
@@ -126,6 +126,24 @@ def test_every_table_fits(folder: Path, columns: int, capsys: pytest.CaptureFixt
 
 def words(text: str) -> set[str]:
     return {word.strip(":") for word in text.split()}
+
+
+def test_an_error_is_broken_between_words(folder: Path) -> None:
+    (folder / "bad.yaml").write_text(TRAIN.replace("c5.4xlarge", "c5.4xlrge"))
+    lines = [line.rstrip() for line in drawn_lines(on_a_terminal("train", "bad.yaml", columns=60, code=2)) if line]
+    assert len(lines) > 1
+    assert max(map(len, lines)) <= 60
+    said = " ".join(line.strip() for line in lines)
+    assert said.startswith(
+        "mlcd: bad.yaml:2: resources.instance_type[1]: unknown instance type of aws (got 'c5.4xlrge')"
+    )
+    assert said.endswith("did you mean 'c5.4xlarge'?")
+
+
+def test_a_bar_too_short_to_read_is_left_out(folder: Path) -> None:
+    for columns in range(60, 80, 5):
+        text = "".join(drawn_lines(on_a_terminal("train", "train.yaml", columns=columns, TERM="dumb")))
+        assert all(len(bar) >= 5 for bar in re.findall("[█░]+", text)), text
 
 
 def test_colour_is_for_terminals_only(folder: Path) -> None:

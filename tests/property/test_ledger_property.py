@@ -11,6 +11,7 @@ from mlcd.ledger import Ledger
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.space import Config
+from mlcd.testing.made import with_settings
 from mlcd.trial.plan import plans
 from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Trial
 from mlcd.units import Usd
@@ -36,7 +37,7 @@ def problems(draw: st.DrawFn) -> Problem:
         deadline_seconds=draw(st.none() | st.floats(1, 200_000)),
     )
     counts = draw(st.lists(st.integers(1, 60), min_size=1, max_size=4, unique=True))
-    return make_problem(
+    problem = make_problem(
         machines=machines,
         counts=sorted(counts),
         goal=goal,
@@ -45,6 +46,7 @@ def problems(draw: st.DrawFn) -> Problem:
         assurance=draw(st.sampled_from([0.95, 0.999, 0.999999])),
         slowdown=draw(st.sampled_from([0.0, 0.1, 0.5])),
     )
+    return with_settings(problem) if draw(st.booleans()) else problem
 
 
 @dataclass

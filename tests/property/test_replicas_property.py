@@ -2,6 +2,7 @@
 
 import random
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.replica_world import BATCHES, SLO, MadeUpServers, nodes_problem, run_of
@@ -12,8 +13,10 @@ from mlcd.run.run import SearchRun
 from mlcd.run.step import Role
 from mlcd.space import Config
 from mlcd.trial.outcome import Status
-from mlcd.trial.trial import Failure, FailureKind, Measurement
-from mlcd.units import Usd
+from mlcd.trial.plan import Remaining, best_fitting
+from mlcd.trial.replicas import with_replicas
+from mlcd.trial.trial import Failure, FailureKind, History, Measurement
+from mlcd.units import ZERO, Usd
 
 
 def a_run(seed: int) -> tuple[SearchRun, MadeUpServers]:
@@ -61,7 +64,50 @@ def test_several_nodes_never_cost_more_than_the_budget(seed: int) -> None:
     if run.problem.scales_out:
         fewest = min(config.nodes for config in run.problem.space)
         assert all(config.nodes == fewest for config in trials)
+    check_reserves(run)
     choice = run.serve_findings.choice
     if choice is not None:
         assert servers.performed[-1] == (Role.VERIFICATION, choice.config)
         assert goal.rate is None or choice.requests_per_second >= goal.rate
+
+
+def check_reserves(run: SearchRun) -> None:
+    """At every start of a load test, its worst case and a verification still fit into the budget, all nodes counted.
+
+    Before anything that could be verified is measured: a verification of that load test's own nodes. From then on: that
+    of the best number of nodes so far, however many they are.
+    """
+    problem, budget = run.problem, run.problem.goal.budget
+    if budget is None:
+        return
+    spent = ZERO
+    for number, step in enumerate(run.steps):
+        assert isinstance(step.outcome, Measurement | Failure | Attempt)
+        if step.role is Role.TRIAL:
+            earlier = History(
+                tuple(s.outcome for s in run.steps[:number] if isinstance(s.outcome, Measurement | Failure))
+            )
+            room = Remaining(usd=budget - spent, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
+            kept = best_fitting(problem, with_replicas(problem, earlier), room)
+            verified = step.config if kept is None else kept.config
+            cost = problem.price(verified).for_seconds(problem.verify_seconds or 0.0)
+            assert spent + step.authorised_usd + cost <= budget
+        spent += step.outcome.usd
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10**9))
+def test_what_could_not_be_verified_is_told_with_the_budget_that_would_do(seed: int) -> None:
+    """Servers that add up and hold the rate, and a budget that is too small for the verification of so many."""
+    rng = random.Random(seed)
+    needed = rng.randint(2, 6)
+    goal = Goal(minimize=Objective.COST, rate=10.0 * needed * 0.9, slo=SLO, budget=Usd.of(str(rng.uniform(0.02, 0.2))))
+    problem = nodes_problem({"a": 1.0}, (1, 2, 3, 4, 5, 6), goal, max_trials=rng.randint(1, 4))
+    servers = MadeUpServers(rate=lambda config: 10.0 / BATCHES[8] * BATCHES[int(config["batch"])])
+    run = run_of(problem, servers, rng.choice(("heterbo", "random", "exhaustive")), seed)
+    assert goal.budget is not None
+    assert run.total_usd <= goal.budget
+    measured = [trial for trial in with_replicas(problem, run.history).measured if trial.meets(goal)]
+    if run.serve_findings.choice is None and measured:
+        texts = [way.text for way in run.relaxations]
+        assert any("would fit with a budget of $" in text for text in texts), texts

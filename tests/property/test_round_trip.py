@@ -33,10 +33,12 @@ from mlcd.run.run import AnyRun, Run
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.run.verdict import Verdict
 from mlcd.space import Config, Knob, Space, Value, Workers
+from mlcd.space.space import MEMORY
 from mlcd.store.store import Store
+from mlcd.transformer import Transformer
 from mlcd.trial.call import FunctionCall
 from mlcd.trial.epoch import LEAST_SHARE, Epoch, FailedEpoch, Fleet, Phase
-from mlcd.trial.node_metrics import MOST_BYTES, MOST_SOURCE_CHARACTERS, NodeMetrics
+from mlcd.trial.node_metrics import MOST_BYTES, MOST_GPU_GIB, MOST_SOURCE_CHARACTERS, NodeMetrics
 from mlcd.trial.trial import Failure, Load, Measurement
 from mlcd.trial.watched import Watch
 from mlcd.units import Usd
@@ -76,6 +78,8 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "nodes": counts,
         "cpu_percent": st.floats(0, 100),  # one of the three must be there
         **dict.fromkeys(("received_bytes", "sent_bytes"), st.none() | st.floats(0, MOST_BYTES)),
+        "gpu_percent": st.none() | st.floats(0, 100),
+        "gpu_memory_gib": st.none() | st.floats(0, MOST_GPU_GIB),
     },
     FunctionProblem: {
         "samples": st.integers(1000, 10**6),
@@ -130,8 +134,12 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "least_share": st.floats(0.01, 2.0),
         "retries": amounts,
     },
+    Transformer: {
+        "parameters": st.floats(1, 1e15),
+        **dict.fromkeys(("layers", "hidden", "heads", "sequence"), counts),
+    },
     Watch: {"seconds": positive, "usd": money, "chance": shares},
-    Workers: {"count": counts, "memory_gib": positive, "tflops": positive},
+    Workers: {"count": counts, "memory_gib": positive, "tflops": not_negative, "network_gbps": not_negative},
 }
 """Fields that may not have every value of their type."""
 
@@ -175,6 +183,8 @@ def _knob(draw: Draw, values: Values) -> None:
         options = draw(st.lists(counts | positive, min_size=1, max_size=4, unique=True))
         values["features"] = None
     values["values"] = tuple(options)
+    values["is_setting"] = values["features"] is not None and draw(st.booleans())
+    values["memory"] = draw(st.sampled_from(("", *MEMORY)))
     values["log2_sizes"] = draw(st.none() | st.fixed_dictionaries(dict.fromkeys(options, st.floats(allow_nan=False))))
     values["kinds"] = draw(st.none() | st.fixed_dictionaries(dict.fromkeys(options, texts)))
     values["workers"] = draw(st.none() | st.fixed_dictionaries(dict.fromkeys(options, of(Workers))))
@@ -278,7 +288,7 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
 }
 _FIT_FIELDS: Mapping[type, frozenset[str]] = {
     FunctionProblem: frozenset({"functions", "memory_mb", "limit_seconds", "first_loss"}),
-    Knob: frozenset({"values", "features", "log2_sizes", "kinds", "workers"}),
+    Knob: frozenset({"values", "features", "log2_sizes", "kinds", "workers", "is_setting", "memory"}),
     Space: frozenset({"knobs", "configs"}),
     Step: frozenset({"outcome"}),
 }
@@ -377,7 +387,8 @@ def test_a_run_round_trips_through_the_store(drawn: AnyRun, calls: list[Function
     findings = drawn.findings if drawn.status.is_final else None
     run: AnyRun = replace(drawn, steps=steps, findings=findings, outputs="", log="")
     if isinstance(run.problem, Problem):
-        run = replace(run, problem=replace(run.problem, work_known=True))  # otherwise a trial may report it
+        sizes = run.problem.transformer or Transformer(parameters=1.0, layers=1, hidden=1, heads=1, sequence=1)
+        run = replace(run, problem=replace(run.problem, work_known=True, transformer=sizes))  # a trial may report them
     with Store(None) as store:
         store.add(replace(run, steps=(), verdict=None, findings=None), spec={"a": 1})
         store.start(run.run_id, [replace(step, outcome=None) for step in steps])

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role
+from mlcd.space.placed import placed_name
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import plans
@@ -26,10 +28,13 @@ GUARDED = ("heterbo", "heterbo:start=all", "heterbo:paper", "heterbo:prune=off,g
            "cherrypick-budget")  # fmt: skip
 
 
-def a_search(rng: random.Random) -> tuple[Problem, Cloud, str, int]:
-    """A problem, a cloud that answers it, a strategy and how many trials at once, all from one seed."""
+def a_search(rng: random.Random, places: Sequence[str] = ()) -> tuple[Problem, Cloud, str, int]:
+    """A problem, a cloud that answers it, a strategy and how many trials at once, all from one seed.
+
+    places  where its instance types are, one after another; one cloud if there are none
+    """
     machines = {
-        f"m{i}": Machine(
+        placed_name(f"m{i}", places[i % len(places)]) if places else f"m{i}": Machine(
             usd_per_hour=round(10 ** rng.uniform(-1.5, 1.5), 4),
             speed=10 ** rng.uniform(0, 2),
             drag=rng.uniform(0.0, 0.3),

@@ -6,25 +6,27 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from mlcd.api.results import Result, ServeResult, ServerlessResult, result_of
 from mlcd.clouds.plugin import CloudPlugin
 from mlcd.errors import BadInput
 from mlcd.events import Event, Observer
+from mlcd.findings.what_if import WhatIf
+from mlcd.findings.what_if import what_if as what_if_of
 from mlcd.jobs.arguments import check_envs, check_flag, check_folder, check_text
 from mlcd.jobs.given import GoalLike, Job, ServeJob, ServerlessJob, check_seed, job_spec, serve_spec, serverless_spec
-from mlcd.jobs.prepared import Prepared, begin, continue_run
+from mlcd.jobs.prepared import Prepared, begin, check_here, continue_run
 from mlcd.kinds import kind_of
 from mlcd.plugins import check_methods
 from mlcd.run.kind import Kind
-from mlcd.run.run import Run
+from mlcd.run.run import Run, SearchRun
 from mlcd.schedulers.scheduler import Scheduler
 from mlcd.search.strategy import Strategy
 from mlcd.store.store import RunSummary, Store
 from mlcd.store.store import home as default_home
 from mlcd.track import checked_trackers, tracked
-from mlcd.units import Usd
+from mlcd.units import Usd, parse_seconds, parse_usd
 
 Home = str | os.PathLike[str] | None
 """Where runs are kept; None is $MLCD_HOME, else ~/.mlcd."""
@@ -217,6 +219,7 @@ def resume(
         run = store.load(run_id)
         if run.status.is_final:
             return result_of(run)
+        check_here(run, store)
         kind = kind_of(run.kind)
         objects = {name: value for name, value in (("strategy", strategy), ("cloud", on)) if value is not None}
         stored = store.spec(run.run_id, envs=envs)
@@ -239,6 +242,50 @@ def load(run_id: str, *, home: Home = None) -> Result | ServeResult | Serverless
     check_text("run_id", run_id, allowed=RUN_NAME)
     with Store(_home(home), reading=True) as store:
         return result_of(store.load(run_id))
+
+
+def what_if(
+    run: Result | str,
+    *,
+    budget: str | float | Usd | None = None,
+    deadline: str | timedelta | None = None,
+    weight: float | None = None,
+    home: Home = None,
+) -> WhatIf:
+    """What would be chosen under other limits, from what the run measured: no trial is made and nothing is spent.
+
+    run       a result of `mlcd.train`, or a run's name
+    budget    for search and training together; None is no limit
+    deadline  likewise; a duration such as "6h30m"
+    weight    of time against money: 1, only time counts; 0, only money; None: the goal's own rule
+
+    `next_trial` of the answer says what one more trial would be worth. Raises BadInput.
+    """
+    usd = None if budget is None else _money(budget)
+    seconds = None if deadline is None else _seconds(deadline)
+    if weight is not None and (isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= 1):
+        raise BadInput(f"weight: must be a number from 0 to 1 (got {weight!r})")
+    if isinstance(run, str):
+        found = load(run, home=home)
+    elif isinstance(run, Result | ServeResult | ServerlessResult):
+        found = run
+    else:
+        raise BadInput(f"run: must be a result of mlcd.train, or a run's name (got {run!r})")
+    return what_if_of(cast(SearchRun, found.record), budget=usd, deadline_seconds=seconds, time_weight=weight)
+
+
+def _money(budget: str | float | Usd) -> Usd:
+    try:
+        return budget if isinstance(budget, Usd) else parse_usd(budget)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadInput(f"budget: {error} (got {budget!r})") from error
+
+
+def _seconds(deadline: str | timedelta) -> float:
+    try:
+        return deadline.total_seconds() if isinstance(deadline, timedelta) else parse_seconds(deadline)
+    except (ValueError, TypeError, AttributeError) as error:
+        raise BadInput(f"deadline: {error} (got {deadline!r})") from error
 
 
 def _begun(

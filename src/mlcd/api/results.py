@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
-from mlcd.errors import BadInput, nearest
 from mlcd.extras import require
 from mlcd.findings import shown
 from mlcd.home import write_text
 from mlcd.jobs.arguments import check_path
 from mlcd.kinds import JobKind, kind_of
+from mlcd.report.pictures import picture_among
 from mlcd.report.wording import plural
 from mlcd.run.findings import Receipt, ServingChoice
 from mlcd.run.kind import Kind
@@ -87,26 +87,22 @@ class _Shown:
     def plot(self, kind: str | None = None) -> Picture:
         """A picture of the run by name; by default the first of its kind.
 
-        Training: `speed` over nodes with the search path, `money` over trials, the time-money `tradeoff`; if the
-        batch was chosen also `batches`, a curve per batch over the nodes, and `batches-repriced`, the same under the
-        other price policy. Serving: `latency`. Functions: `epochs`.
+        All kinds: the `map` of what could be chosen, `money` and `timeline`. Training: `speed` over nodes with the
+        search path, the time-money `tradeoff`; if the batch was chosen also `batches`, a curve per batch over the
+        nodes, and `batches-repriced`, the same under the other price policy. Serving: `latency`, `operators`; of
+        language models `tokens` and `rates`; with a profile of the traffic `day`. Functions: `epochs`.
 
         Raises BadInput for an unknown picture.
         """
-        names = list(self._kind.pictures(self.record))
-        wanted = next(iter(names), "") if kind is None else str(kind)
-        if wanted not in names:
-            near = nearest(wanted, names)
-            hint = f"; did you mean {near!r}?" if near else ""
-            allowed = ", ".join(names) or "none for this kind of run"
-            raise BadInput(f"there is no picture {wanted!r}; allowed: {allowed}{hint}")
-        return Picture(self._kind.picture(self.record, wanted))
+        pictures = self._kind.pictures(self.record)
+        found = pictures[0] if kind is None else picture_among(pictures, str(kind), where="there is")
+        return Picture(found.svg)
 
     def __str__(self) -> str:
         return self.explain()
 
     def _repr_html_(self) -> str:
-        return self._kind.html(self.record)
+        return self._kind.fragment(self.record)
 
 
 @dataclass(frozen=True, repr=False)

@@ -51,19 +51,20 @@ def stored_strategy(state: State) -> Strategy:
 
 
 def job_problem(spec: TrainSpec) -> Problem:
-    """The problem of a job. `aws` and `sim/aws` both mean the catalog of aws; any other infra is a measured table."""
+    """The problem of a job. `aws` and `sim/aws` both mean the catalog of aws; `replay/` is a measured table."""
     catalog = load_catalog()
     infra = spec.resources.infra
     folder = infra.removeprefix("replay/")
     if folder and folder != infra:
         return replayed(spec, folder, catalog).problem
-    cloud = infra.removeprefix("sim/")
-    if cloud not in catalog.clouds:
-        raise spec.error(
-            "resources.infra",
-            "there is no such cloud in the catalog",
-            value=infra,
-            allowed=", ".join((*catalog.clouds, "replay/FOLDER")),
-            nearest=nearest(cloud.lower(), catalog.clouds),
-        )
-    return offered(spec, cloud, catalog)
+    clouds = [each.removeprefix("sim/") for each in spec.resources.infras]
+    for cloud, each in zip(clouds, spec.resources.infras, strict=True):
+        if cloud not in catalog.clouds:
+            raise spec.error(
+                "resources.infra",
+                "there is no such cloud in the catalog",
+                value=each,
+                allowed=", ".join((*catalog.clouds, "replay/FOLDER")),
+                nearest=nearest(cloud.lower(), catalog.clouds),
+            )
+    return offered(spec, clouds, catalog)

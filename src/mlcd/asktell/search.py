@@ -501,7 +501,8 @@ class Search(Generic[B]):
 
     def _charge(self, what: str, config: Config, seconds: float, usd: Usd | str | float | None) -> Usd:
         if usd is None:
-            return self.problem.price(config).for_seconds(seconds) if self._counts_money else ZERO
+            moved = self.problem.move_to(config).trial_usd
+            return self.problem.price(config).for_seconds(seconds) + moved if self._counts_money else ZERO
         if not self._counts_money:
             raise BadInput(f"{what}: usd: money is not counted: this search has no usd_per_hour")
         if isinstance(usd, Usd):

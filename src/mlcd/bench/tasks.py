@@ -33,6 +33,10 @@ def task_results(
         return
     try:
         from joblib import Parallel, delayed  # noqa: PLC0415
+        from joblib.parallel import get_active_backend  # noqa: PLC0415
     except ImportError as error:
         raise MissingExtra(f"{missing_text('bench', f'--jobs {jobs}')}; --jobs 1 does not need it") from error
-    yield from Parallel(n_jobs=jobs, return_as="generator")(delayed(function)(*task) for task in tasks)
+    backend, _ = get_active_backend()
+    is_lazy = getattr(backend, "supports_return_generator", False)  # Ray's is not
+    found = Parallel(n_jobs=jobs, return_as="generator" if is_lazy else "list")
+    yield from found(delayed(function)(*task) for task in tasks)

@@ -17,11 +17,20 @@ if TYPE_CHECKING:
 
 
 @click.group(invoke_without_command=True, epilog=examples("mlcd bench train --sim --seeds 3", "mlcd bench suggest"))
+@click.option(
+    "--cluster",
+    metavar="KIND:ADDRESS",
+    help="Run on a Dask or Ray cluster instead: dask:tcp://HOST:8786, ray:auto. Goes before the command's name.",
+)
 @click.pass_context
-def bench(ctx: click.Context) -> None:
+def bench(ctx: click.Context, cluster: str | None) -> None:
     """Compare strategies where the best answer is known."""
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
+    elif cluster is not None:
+        from mlcd.bench.cluster import on_cluster
+
+        ctx.with_resource(on_cluster(cluster))
 
 
 bench.add_command(scavenger)
@@ -54,7 +63,7 @@ bench.add_command(serve)
     "--jobs",
     type=click.IntRange(-1, 1024),
     default=-1,
-    help="Processes; -1: one per core. More than one needs mlcd[bench].",
+    help="Processes; -1: one per core. More than one needs joblib (extra `bench`).",
 )
 @click.option(
     "--unseen", type=click.Choice(["all", "only", "no"]), default="all", help="Whether to include held-out workloads."

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     "--jobs",
     type=click.IntRange(-1, 1024),
     default=-1,
-    help="Processes; -1: one per core. More than one needs mlcd[bench].",
+    help="Processes; -1: one per core. More than one needs joblib (extra `bench`).",
 )
 @output_option
 def serverless(  # noqa: PLR0917 - click passes options by name

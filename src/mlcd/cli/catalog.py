@@ -6,7 +6,7 @@ import click
 
 from mlcd.cli.complete import complete_catalog_clouds, complete_types
 from mlcd.cli.examples import examples
-from mlcd.cli.output import output_option, print_json, print_text, table
+from mlcd.cli.output import print_csv, print_json, print_text, rows_option, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
@@ -22,7 +22,14 @@ OLD_DAYS = 180
 """Prices older than this get a warning."""
 
 
-@click.command(epilog=examples("mlcd catalog", "mlcd catalog p3.2xlarge"))
+@click.command(
+    epilog=examples(
+        "mlcd catalog H100:8",
+        "mlcd catalog 'g6.*' aws-gpu --sort price",
+        "mlcd catalog --cloud gcp -o csv > gcp.csv",
+        "mlcd catalog refresh",
+    )
+)
 @click.argument("patterns", metavar="[PATTERN...]", nargs=-1, shell_complete=complete_types)
 @click.option(
     "--cloud", metavar="NAME", shell_complete=complete_catalog_clouds, help="Only this cloud: aws, azure or gcp."
@@ -36,7 +43,7 @@ OLD_DAYS = 180
 )
 @click.option("--sources", is_flag=True, help="Show the source of every figure.")
 @click.option("--from", "source", metavar="SOURCE", help="With refresh: an address, a folder, a file, or snapshot.")
-@output_option
+@rows_option
 def catalog(
     *,
     patterns: tuple[str, ...],
@@ -60,11 +67,12 @@ def catalog(
     if patterns == (REFRESH,):
         from mlcd.cli.catalog_refresh import refresh_prices
 
-        refresh_prices(source, output)
+        refresh_prices(source, "text" if output == "csv" else output)
         return
     if source is not None:
         raise BadInput("--from: only for `mlcd catalog refresh`")
     from mlcd.catalog import load_catalog
+    from mlcd.catalog.listing import catalog_file_rows, catalog_json
     from mlcd.catalog.sets import cloud_of
 
     loaded = load_catalog()
@@ -74,7 +82,10 @@ def catalog(
         shown.sort(key=_KEYS[sort])
     age = loaded.age_days(datetime.now(UTC).date())
     if output == "json":
-        print_json(_json(loaded, shown, age))
+        print_json(catalog_json(loaded, shown, age))
+        return
+    if output == "csv":
+        print_csv(catalog_file_rows(shown))
         return
     if shown:
         click.echo(table([_HEAD, *(_row(instance) for instance in shown)], "<<>>><>>", titles=2))
@@ -147,6 +158,10 @@ def _chosen(loaded: "Catalog", patterns: tuple[str, ...], cloud: str | None) -> 
             near = "" if hinted else nearest_accelerator(pattern, [i for i in loaded.instances if i.cloud in clouds])
             if near:
                 raise BadInput(f"no instance type has the accelerator {pattern!r}; did you mean {near!r}?")
+            if hinted is None and cloud is None:
+                sets = ", ".join(name for name in loaded.sets)
+                allowed = f"a name, a glob such as 'g6.*', an accelerator such as H100:8, or a named set ({sets})"
+                raise BadInput(f"no cloud has an instance type or accelerator {pattern[:80]!r}; allowed: {allowed}")
             raise hinted or refusals[0]
         found.update(((i.cloud, i.name), i) for i in matches)
     return list(found.values())
@@ -157,28 +172,3 @@ def _row(i: "Instance") -> list[str]:
     spot = "" if i.spot_usd_per_hour is None else f"{i.spot_usd_per_hour.dollars:.4f}"
     sizes = [f"{value:g}" for value in (i.vcpus, i.memory_gib, i.network_gbps)]
     return [i.cloud, i.name, *sizes, accelerators, f"{i.usd_per_hour.dollars:.4f}", spot]
-
-
-def _json(loaded: "Catalog", shown: "list[Instance]", age: int) -> dict[str, object]:
-    return {
-        "date": loaded.date.isoformat(),
-        "age_days": age,
-        "sources": list(loaded.notes),
-        "sets": {name: list(types) for name, types in loaded.sets.items()},
-        "instances": [
-            {
-                "cloud": i.cloud,
-                "name": i.name,
-                "vcpus": i.vcpus,
-                "memory_gib": i.memory_gib,
-                "network_gbps": i.network_gbps,
-                "accelerator": i.accelerator,
-                "accelerators": i.accelerators,
-                "accelerator_tflops": i.accelerator_tflops,
-                "accelerator_memory_gib": i.accelerator_memory_gib,
-                "usd_per_hour": i.usd_per_hour.dollars,
-                "spot_usd_per_hour": None if i.spot_usd_per_hour is None else i.spot_usd_per_hour.dollars,
-            }
-            for i in shown
-        ],
-    }

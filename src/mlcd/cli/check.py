@@ -52,12 +52,16 @@ def _print(findings: list[Finding]) -> None:
 
 def _machine() -> Iterator[Finding]:
     yield Finding("mlcd", "ok", f"{__version__}, Python {platform.python_version()}, {os.cpu_count()} CPUs")
+    from mlcd.store.damage import NotWritable
     from mlcd.store.store import SCHEMA, Store, home
 
     try:
         with Store(home()) as store:
-            count = len(store.runs())
-        yield Finding("state", "ok", f"{home()} is writable, schema {SCHEMA}, {count} runs")
+            place, count = store.place, store.count()
+            store.check()
+        yield Finding("state", "ok", f"{place} is writable, schema {SCHEMA}, {count} runs")
+    except NotWritable as error:
+        yield Finding("state", "warning" if os.environ.get("MLCD_STORE") else "problem", str(error))
     except MlcdError as error:
         yield Finding("state", "problem", str(error))
 
@@ -86,16 +90,21 @@ def _clouds() -> Iterator[Finding]:
 
 def _real_clouds() -> Iterator[Finding]:
     from mlcd.clouds.busy import SLOWER, busy_text
+    from mlcd.clouds.gpu_types import counts_text
     from mlcd.clouds.local import usable_cpus
     from mlcd.clouds.minicloud.facilities import missing as minicloud_lacks
+    from mlcd.clouds.minicloud.hierarchy import hierarchy
     from mlcd.clouds.skypilot import missing as skypilot_lacks
     from mlcd.clouds.slurm.engine import missing as slurm_lacks
+    from mlcd.gpus import find_gpus
 
     busy = busy_text()
-    text = f"real trials in processes of this machine, {len(usable_cpus())} processors"
+    gpus = counts_text(find_gpus())
+    text = f"real trials in processes of this machine, {len(usable_cpus())} processors{f', {gpus}' if gpus else ''}"
     yield Finding("local", "warning" if busy else "ok", f"{text}; {busy}; {SLOWER}" if busy else text)
     lacks = minicloud_lacks()
-    yield Finding("minicloud", "no" if lacks else "ok", "; ".join(lacks) or "real isolated nodes on this machine")
+    isolated = f"real isolated nodes on this machine, with control groups version {hierarchy().version}"
+    yield Finding("minicloud", "no" if lacks else "ok", "; ".join(lacks) or isolated)
     unusable = slurm_lacks()
     yield Finding(
         "slurm", "no" if unusable else "ok", unusable or "the controller answers; prices come from the job file"

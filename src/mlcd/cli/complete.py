@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     import click
 
 JOB_SUFFIXES = (".yaml", ".yml")
+MOST_RUNS = 100
+"""A shell that shows more helps nobody, and each takes milliseconds to read."""
 _PLAIN = re.compile(r"[\w@%+=:.-]+")
 """Names that a shell takes as they are: bash puts what is offered on the command line unquoted, `$(...)` too."""
 
@@ -25,11 +27,11 @@ _PLAIN = re.compile(r"[\w@%+=:.-]+")
 def complete_runs(ctx: "click.Context", param: "click.Parameter", incomplete: str) -> list[CompletionItem]:  # noqa: ARG001
     """Names of runs, the newest first, with what they are."""
     with suppress(MlcdError, OSError):
-        from mlcd.store.store import FILE, Store, home
+        from mlcd.store.store import Store, has_store, home
 
-        if (home() / FILE).exists():
+        if has_store(home()):
             with Store(home(), reading=True) as store:
-                found = store.runs()
+                found = list(store.newest(MOST_RUNS))
             return [
                 CompletionItem(run.run_id, help=f"{run.kind} on {run.cloud}, {run.status}")
                 for run in found

@@ -17,7 +17,9 @@ INSTALL = {
 @click.argument("shell", type=click.Choice(list(INSTALL)))
 @output_option
 def completion(shell: str, output: str) -> None:
-    """Print what makes your shell complete mlcd's commands, runs, strategies, clouds and instance types.
+    """Print the completion script for your shell.
+
+    It completes commands, runs, strategies, clouds and instance types.
 
     \b
     bash   add to ~/.bashrc:   eval "$(mlcd completion bash)"

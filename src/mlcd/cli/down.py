@@ -29,7 +29,7 @@ NOTHING_RUNS = "Nothing that mlcd started is running."
 @output_option
 @click.pass_context
 def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, yes: bool, output: str) -> None:
-    """End what mlcd started and what is still running: of one run or server, or everything.
+    """End what is still running of one run, or of all.
 
     Searches every cloud that this machine can reach for anything with mlcd's name, however its run ended, lists it and
     asks before it ends it. With RUN, only what belongs to that run is ended, and mlcd asks only if the run is active.

@@ -12,6 +12,7 @@ from mlcd.jobs.expected import JOBS, Expected, expected
 from mlcd.jobs.prepared import Prepared
 from mlcd.problem import Problem
 from mlcd.report.text import Item, Line, Rows, Style
+from mlcd.report.wording import plural
 from mlcd.run.kind import Kind
 from mlcd.run.step import Request
 from mlcd.run.verdict import Relaxation
@@ -62,8 +63,8 @@ def first_look(prepared: Prepared[Problem]) -> FirstLook:
 def _prices(problem: Problem) -> tuple[Usd, Usd, Usd, Usd]:
     """(lowest, highest) planned cost of a trial, then the same for the worst case."""
     planned = [
-        price.for_seconds(seconds)
-        for price, seconds in zip(problem.usd_per_hour, problem.planned_trial_seconds.tolist(), strict=True)
+        problem.price(config).for_seconds(seconds) + problem.move_to(config).trial_usd
+        for config, seconds in zip(problem.space, problem.planned_trial_seconds.tolist(), strict=True)
     ]
     worst = problem.worst_trial_micros.tolist()
     return min(planned), max(planned), Usd(min(worst)), Usd(max(worst))
@@ -83,31 +84,41 @@ def _age(prepared: Prepared[Problem]) -> str:
     return f" ({age_text((datetime.now(UTC).date() - day).days)})"
 
 
+def _space_text(problem: Problem) -> str:
+    types = len({config.instance for config in problem.space})
+    deployments = len({(config.instance, config.nodes, config.as_dict().get("batch")) for config in problem.space})
+    text = f"{plural(deployments, 'deployment')} of {plural(types, 'instance type')}"
+    if not problem.space.settings:
+        return text
+    knobs = ", ".join(knob.name for knob in problem.space.settings)
+    return f"{len(problem.space):,} configurations: {text}, with the knobs {knobs}"
+
+
 def _items(prepared: Prepared[Problem], look: FirstLook) -> list[Item]:
     problem = prepared.problem
     goal = problem.goal
     low, high, worst_low, worst_high = _prices(problem)
-    shortest, longest = (format_seconds(s) for s in _worst_seconds(problem))
-    types = len({config.instance for config in problem.space})
     real = "simulated: nothing real is spent" if prepared.simulated else "real money"
+    dated = f", prices of {prepared.catalog_date}{_age(prepared)}"
     if not prepared.simulated and not prepared.charged:
-        real = "nominal prices: nobody is charged"
+        real, dated = "nominal prices: nobody is charged", ""
     facts = [
         ["job", f"{problem.name}: {goal}"],
-        ["where", f"{prepared.cloud} ({real}), prices of {prepared.catalog_date}{_age(prepared)}"],
-        ["space", f"{len(problem.space):,} deployments of {types} instance types"],
-        *(["", note] for note in prepared.notes),
+        ["where", f"{prepared.cloud} ({real}){dated}"],
+        ["space", _space_text(problem)],
         ["budget", "none" if goal.budget is None else f"{goal.budget}, search and training together"],
         ["deadline", "none" if goal.deadline_seconds is None else f"{format_seconds(goal.deadline_seconds)} in all"],
         ["strategy", f"{prepared.strategy}, at most {problem.max_trials} trials, {prepared.parallel} at a time"],
         ["a trial's work", _WORKS[_work(problem)]],
-        ["a trial, planned", f"{low} .. {high}"],
-        ["a trial, at worst", f"{worst_low} .. {worst_high}, {shortest} .. {longest}"],
-        ["within the limits", f"a first trial of {look.allowed:,} of them"],
+        ["a trial, planned", _range((low, high))],
+        ["a trial, at worst", f"{_range((worst_low, worst_high))}, {_range(_worst_seconds(problem))}"],
+        ["within the limits", f"a first trial of {look.allowed:,} of {plural(len(problem.space), 'deployment')}"],
     ]
     if look.expected:
-        facts.append(["what it may take", f"your job is not measured yet: from {JOBS} made-up jobs of each length"])
+        estimated = f"an estimate from {JOBS} made-up jobs of each length; yours is not measured yet"
+        facts.append(["what it may take", estimated])
         facts += [_expected_row(each) for each in look.expected]
+    facts += [["notes" if at == 0 else "", note] for at, note in enumerate(prepared.notes)]
     items: list[Item] = [Line("Dry run: nothing is spent and nothing is written.", Style.HEADING)]
     items += [Rows(rows=facts, align="<<", indent=2, has_heads=False), Line()]
     if look.requests:
@@ -138,7 +149,7 @@ def _work(problem: Problem) -> str:
 
 
 def _expected_row(each: Expected) -> list[str]:
-    head = f"  if it trains {format_seconds(each.run_seconds)}"
+    head = f"  if the best takes {format_seconds(each.run_seconds)}"
     if not each.finished:
         return [head, "nothing would fit the limits"]
     few = "" if each.finished == each.jobs else f" ({each.finished} of {each.jobs} jobs fit the limits)"

@@ -44,6 +44,8 @@ def logs(*, run: str | None, trial: int | None, node: int | None, follow: bool, 
         name = loaded.run_id
         if loaded.simulated:
             raise BadInput(f"{name} ran on {loaded.cloud}, which is simulated: it has no logs; see `mlcd show {name}`")
+        if not store.is_here(name):
+            raise BadInput(f"{name} was started by {loaded.header.made_by}, and its logs are there")
         found = _chosen(store, name, trial, node, every=paths or output == "json")
         if output == "json":
             print_json({"run_id": name, "logs": _json(found)})

@@ -29,8 +29,10 @@ COMMANDS = (
     "logs",
     "resume",
     "report",
+    "ui",
     "down",
     "catalog",
+    "store",
     "check",
     "bench",
     "completion",
@@ -78,7 +80,7 @@ class LazyCommands(click.Group):
         "mlcd init && mlcd train job.yaml          your own training",
         "mlcd serve model.onnx --slo p99=50ms      a model to serve",
         "mlcd serverless job.yaml                  a training on functions",
-        after="State is in $MLCD_HOME, by default ~/.mlcd.",
+        after="State is in $MLCD_HOME, by default ~/.mlcd; a team's records are where $MLCD_STORE says.",
     ),
 )
 @click.version_option(__version__, message="mlcd %(version)s")
@@ -123,6 +125,9 @@ def run(args: Sequence[str] | None = None) -> int:
         is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
         what = "the disk is full: free some space and try again" if is_full else error.strerror or str(error)
         return _refuse(f"{place}{what}", EXIT_FAILED)
+    except MemoryError:
+        what = "there is not enough memory for this command: end other programs, raise its limit, or give it less to do"
+        return _refuse(what, EXIT_FAILED)
     except ModuleNotFoundError as error:
         extra = extra_of(error.name or "")
         return _refuse(missing_text(extra, "this command"), MissingExtra.exit_code) if extra else _bug(error)
@@ -147,8 +152,14 @@ def main() -> None:
 
 
 def _refuse(message: str, code: int) -> int:
+    text = f"mlcd: {on_one_line(message)}"
     try:
-        click.echo(f"mlcd: {on_one_line(message)}", err=True)
+        if sys.stderr.isatty():
+            from mlcd.report.terminal import columns
+            from mlcd.report.text import Line, rendered
+
+            text = rendered([Line(text, hang=2)], width=columns(sys.stderr))
+        click.echo(text, err=True)
     except OSError:  # nobody reads it, or there is no room: the exit code remains
         _silence(2)
     return code

@@ -165,7 +165,7 @@ def track_option(function: Callable[..., Any]) -> Callable[..., Any]:
         "--track",
         multiple=True,
         type=click.Choice(["mlflow", "wandb"]),
-        help="Tell the run to this tracker too: a parent run, a child a step, the report. May be repeated.",
+        help="Log the run to this tracker: a parent run, a child run per step, the report. Repeatable.",
     )(function)
 
 
@@ -212,11 +212,11 @@ def svg_name(path: Path, option: str) -> Path:
     return path
 
 
-def write_file(path: Path, text: str) -> None:
-    """Write `text` to a file. Raises BadInput with the reason of the system."""
-    from mlcd.home import write_text
+def write_file(path: Path, content: str | bytes) -> None:
+    """Write `content` to a file. Raises BadInput with the reason of the system."""
+    from mlcd.home import write_bytes
 
     try:
-        write_text(path, text)
+        write_bytes(path, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from error

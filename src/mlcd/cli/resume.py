@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @output_option
 @click.pass_context
 def resume(ctx: click.Context, run: str | None, envs: dict[str, str], track: tuple[str, ...], output: str) -> None:
-    """Continue a run that was interrupted or killed, or that stopped after its search.
+    """Continue an interrupted, killed or search-only run.
 
     Finished trials are not run or paid again; the limits count from the first start. A finished run is shown again with
     its exit code. Values of environment variables are kept until the run has ended; --env gives them anew.
@@ -49,7 +49,7 @@ def continued(
     ask    whether to ask before spending real money
     track  the trackers that are told
     """
-    from mlcd.jobs.prepared import continue_run
+    from mlcd.jobs.prepared import check_here, continue_run
     from mlcd.kinds import kind_of
     from mlcd.store.store import Store, home
 
@@ -58,6 +58,7 @@ def continued(
         if found.status.is_final:
             print_text(f"{found.run_id} has ended ({found.status}): nothing was run; its result again:", err=True)
             return found
+        check_here(found, store)
         prepared = kind_of(found.kind).prepare_again(found, store.spec(found.run_id, envs=envs), store.folder)
         if ask:
             ask_to_spend(prepared)

@@ -1,5 +1,5 @@
 import fnmatch
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -48,23 +48,26 @@ def runs(
         return
     from mlcd.store.store import Store, home
 
+    state = None if status is None else _known_status(status)
     with Store(home(), reading=True) as store:
-        every = store.runs()
+        is_filtered = any(value is not None for value in (kind, status, on, name))
+        every = store.runs() if last is None or is_filtered else tuple(store.newest(last))
         live = _live(store, every)
+        where = store.place
     shown = [
         run
         for run in every
         if (kind is None or (run.kind == kind and not run.damage))
-        and (status is None or state(run, live) == _known_status(status))
+        and (state is None or run.state(live=run.run_id in live) == state)
         and (on is None or fnmatch.fnmatchcase(run.cloud, on))
         and (name is None or fnmatch.fnmatchcase(run.run_id, name))
     ][:last]
     if output == "json":
-        print_json({"runs": [run_row(run, live) for run in shown]})
+        print_json({"runs": [run.row(live=run.run_id in live) for run in shown]})
     elif output == "csv":
-        print_csv([run_row(run, live) for run in shown])
+        print_csv([run.row(live=run.run_id in live) for run in shown])
     elif not every:
-        print_text(f"There are no runs in {home()} yet. Start with: mlcd demo")
+        print_text(f"There are no runs in {where} yet. Start with: mlcd demo")
     elif not shown:
         print_text(f"None of the {len(every)} runs matches these filters.")
     else:
@@ -78,13 +81,6 @@ def _live(store: "Store", found: "tuple[RunSummary, ...]") -> set[str]:
     return {run_id for run_id in unfinished if store.is_live(run_id)}
 
 
-def state(run: "RunSummary", live: set[str]) -> str:
-    """The run's state as it is listed: `stopped` for one that runs no more although it has not ended."""
-    if run.damage:
-        return "damaged"
-    return "stopped" if str(run.status) == "running" and run.run_id not in live else str(run.status)
-
-
 def _known_status(name: str) -> str:
     from mlcd.trial.outcome import Status
 
@@ -96,39 +92,24 @@ def _known_status(name: str) -> str:
     return name
 
 
-def run_row(run: "RunSummary", live: set[str]) -> dict[str, Any]:
-    """One run as JSON, and as a line of CSV."""
-    return {
-        "run_id": run.run_id,
-        "kind": run.kind,
-        "created": run.created,
-        "cloud": run.cloud,
-        "strategy": run.strategy,
-        "goal": run.goal,
-        "choice": run.choice or None,
-        "status": "damaged" if run.damage else str(run.status),
-        "damage": run.damage,
-        "live": run.run_id in live,
-        "trials": run.trials,
-        "spent_usd": run.spent.dollars,
-    }
-
-
 def _print(shown: "list[RunSummary]", live: set[str]) -> None:
-    rows = [["run", "started", "cloud", "status", "trials", "spent"]]
+    is_shared = any(run.made_by for run in shown)
+    by = ["by"] if is_shared else []
+    rows = [["run", "started", *by, "cloud", "status", "trials", "spent"]]
     rows += [
         [
             run.run_id,
             run.created[:16].replace("T", " "),
+            *([run.made_by] if is_shared else []),
             run.cloud,
-            state(run, live),
+            run.state(live=run.run_id in live),
             str(run.trials),
             str(run.spent),
         ]
         for run in shown
     ]
     notes = [f"{run.goal}: {run.choice}" if run.choice else run.goal for run in shown]
-    click.echo(table(rows, "<<<<>>", notes=notes))
+    click.echo(table(rows, "<<<<<>>" if is_shared else "<<<<>>", notes=notes))
     stopped = [run for run in shown if run.status is not None and not run.status.is_final and run.run_id not in live]
     if stopped:
         print_text("", f"To continue a stopped run: mlcd resume {stopped[0].run_id}")
@@ -152,14 +133,16 @@ def _report_damage(found: "tuple[RunSummary, ...]") -> None:
 def rm(names: tuple[str, ...], force: bool, yes: bool, output: str) -> None:
     """Delete runs: their record, logs and outputs.
 
-    RUN is a name from `mlcd runs`, or a unique prefix of one. Nothing is deleted unless all can be. What runs on rented
-    machines is not ended: `mlcd down` does that.
+    RUN is a name from `mlcd runs`, or a unique prefix of one. Nothing is deleted unless all can be. What a killed mlcd
+    left of them on this machine is ended; what runs on rented machines is not: `mlcd down` does that.
     """
     import sys
 
+    from mlcd.jobs.down import end_abandoned
     from mlcd.store.store import Store, home
 
-    with Store(home()) as store:
+    folder = home()
+    with Store(folder) as store:
         found = list(dict.fromkeys(store.load(name).run_id for name in names))
         for run_id in found:
             if store.is_live(run_id):
@@ -174,6 +157,7 @@ def rm(names: tuple[str, ...], force: bool, yes: bool, output: str) -> None:
             if not click.confirm(f"Delete {', '.join(found)}, with logs and outputs?", err=True):
                 raise BadInput("nothing was deleted")
         for run_id in found:
+            end_abandoned(folder, run_id)
             store.remove(run_id)
     if output == "json":
         print_json({"removed": found})
@@ -182,9 +166,16 @@ def rm(names: tuple[str, ...], force: bool, yes: bool, output: str) -> None:
 
 
 def _restore(output: str) -> None:
-    from mlcd.store.restore import restore
-    from mlcd.store.store import home
+    import os
 
+    from mlcd.store.restore import restore
+    from mlcd.store.store import URL_VARIABLE, home
+
+    if os.environ.get(URL_VARIABLE):
+        raise BadInput(
+            f"--restore: {URL_VARIABLE} is set, and a server is restored from its own backups; without it, the store of"
+            f" {home()} is restored"
+        )
     folder = home()
     done = restore(folder)
     if output == "json":

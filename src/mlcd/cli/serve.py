@@ -1,5 +1,6 @@
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,6 +104,8 @@ def serve(
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.serve import prepare
     from mlcd.report.origin import served_here_text
+    from mlcd.spec.serving import is_job_file
+    from mlcd.spec.template import mark_notes
     from mlcd.store.store import Store, home
 
     spec = _spec(model, flags, sizes)
@@ -118,6 +121,8 @@ def serve(
     if spec.server is not None:
         _check_writes(spec.server, [kind for kind, _ in writes])
     prepared = prepare(spec, seed=seed, folder=home())
+    if is_job_file(model):
+        prepared = replace(prepared, notes=(*mark_notes(model, spec.source), *prepared.notes))
     if dry_run:
         ctx.exit(_print_dry_run(prepared, output))
     if not yes:
@@ -229,6 +234,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     from mlcd.deciders.verification import MOST_VERIFICATIONS
     from mlcd.report.wording import plural
     from mlcd.run.header import CHAT
+    from mlcd.space import value_text
     from mlcd.trial.outcome import Status
     from mlcd.units import format_seconds
 
@@ -262,7 +268,7 @@ def _print_dry_run(prepared: "PreparedServing", output: str) -> int:
     print_text(f"{prepared.name}: {goal}")
     print_text(
         f"{plural(len(problem.space), 'configuration')}: "
-        + "; ".join(f"{k.name} {_values(k.values)}" for k in problem.space.knobs)
+        + "; ".join(f"{k.name} {', '.join(map(value_text, k.values))}" for k in problem.space.knobs)
         + _excluded_text(problem.space)
     )
     tests = f"At most {plural(problem.max_trials, 'load test')} of {format_seconds(policy.seconds)}"
@@ -286,7 +292,3 @@ def _excluded_text(space: "Space") -> str:
     every = math.prod(len(knob.values) for knob in space.knobs)
     left_out = every - len(space)
     return f"; {left_out:,} of these {every:,} combinations are excluded" if left_out else ""
-
-
-def _values(values: tuple[object, ...]) -> str:
-    return ", ".join(map(str, values))

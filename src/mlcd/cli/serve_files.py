@@ -8,16 +8,18 @@ from mlcd.catalog import Instance
 from mlcd.cli.own_wheel import WHEEL_NAME, write_wheel
 from mlcd.clouds.serving import CommandServing, LocalServing
 from mlcd.clouds.serving.local import cores_of
+from mlcd.clouds.skypilot import SkyPilotEngine
 from mlcd.errors import BadInput
 from mlcd.findings import shown
 from mlcd.gpus import find_gpus
 from mlcd.jobs.serve_nodes import Leasable
 from mlcd.report.command_files import CommandDeployment, command_files
 from mlcd.report.deploy_files import Deployment, deploy_files, model_path
+from mlcd.report.service_files import Rented
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.server.quantise import quantised, weights_beside
-from mlcd.space import Config
+from mlcd.space import Config, value_text
 from mlcd.spec.serve import ServeSpec
 from mlcd.trial.replicas import settings_of
 from mlcd.units import latency_text
@@ -53,6 +55,7 @@ def write_files(
         rate=choice.requests_per_second,
         start_seconds=start_seconds(record, choice.config),
         day=shown(record).serve_findings.day,
+        rented=rented(nodes, choice.config),
     )
     try:
         written = _written(folder, deploy_files(kind, deployment))
@@ -101,7 +104,7 @@ def write_command_files(
         name=record.problem.name,
         run=cloud.run,
         config=choice.config,
-        knobs={name: str(choice.config[name]) for name in spec.declared_knobs},
+        knobs={name: value_text(choice.config[name]) for name in spec.declared_knobs},
         image=spec.server.image if spec.server is not None else "",
         model=cloud.model,
         model_is_here=Path(cloud.model).is_absolute() and Path(cloud.model).exists(),
@@ -115,6 +118,8 @@ def write_command_files(
         rate=choice.requests_per_second,
         start_seconds=start_seconds(record, choice.config),
         day=found.day,
+        rented=rented(nodes, choice.config, spec=spec, workdir=cloud.workdir),
+        setup=cloud.setup,
     )
     try:
         return _written(folder, command_files(kind, deployment))
@@ -126,6 +131,28 @@ def start_seconds(record: SearchRun, config: Config) -> float:
     """The longest that a server of this configuration took to become ready."""
     trials = (trial for trial in record.history.measured if settings_of(trial.config) == settings_of(config))
     return max((trial.startup_seconds for trial in trials), default=0.0)
+
+
+def rented(
+    nodes: Leasable | None, config: Config, *, spec: ServeSpec | None = None, workdir: Path | None = None
+) -> Rented | None:
+    """The nodes of SkyPilot's that the choice was measured on; None: other ones.
+
+    spec, workdir  of a server that is a command
+    """
+    if nodes is None or not isinstance(nodes.engine, SkyPilotEngine):
+        return None
+    place = nodes.engine.settings.sky_infra
+    if spec is None:
+        return Rented(infra=place, instance_type=config.instance)
+    return Rented(
+        infra=place,
+        instance_type=config.instance,
+        image_id=spec.resources.image_id,
+        workdir=str(workdir) if workdir is not None else "",
+        secrets=spec.secrets,
+        file_mounts=spec.file_mounts,
+    )
 
 
 def _machine(nodes: Leasable | None, config: Config) -> Instance | None:

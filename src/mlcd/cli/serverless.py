@@ -71,11 +71,11 @@ def serverless(
     output: str,
     **flags: str | None,
 ) -> None:
-    """Train on functions, choosing their number and memory before every epoch.
+    """Train on functions; choose how many for each epoch.
 
-    JOB.yaml has the model, the target loss and the budget. An epoch starts only if the budget covers its worst case.
-    Loss, time and money of each epoch go to standard error; the answer and the receipt to standard output. The exit
-    code says how the run ended.
+    Before every epoch, mlcd chooses the number of functions and their memory. JOB.yaml has the model, the target loss
+    and the budget. An epoch starts only if the budget covers its worst case. Loss, time and money of each epoch go to
+    standard error; the answer and the receipt to standard output. The exit code says how the run ended.
     """
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.serverless import prepare
@@ -98,8 +98,7 @@ def serverless(
         run = begin(prepared, store=store, observer=observer)
     print_run(run, output)
     if picture is not None:
-        kind = kind_of(run.kind)
-        write_file(picture, kind.picture(run, kind.pictures(run)[0]))
+        write_file(picture, kind_of(run.kind).pictures(run)[0].svg)
     ctx.exit(run.status.exit_code)
 
 
@@ -108,11 +107,15 @@ def _print_dry_run(prepared: "Prepared[FunctionProblem]", output: str) -> bool:
 
     from mlcd.cli.output import print_json
     from mlcd.deciders.decision import End, Start
+    from mlcd.report.text import Line, Rows, Style
     from mlcd.report.wording import plural
+    from mlcd.units import format_seconds
 
     problem = prepared.problem
     decision = prepared.decider.next(prepared.new_run(), 0.0)
-    first = decision.requests[0].authorisation.fleet if isinstance(decision, Start) else None
+    allowed = decision.requests[0].authorisation if isinstance(decision, Start) else None
+    first = None if allowed is None else allowed.fleet
+    goal = problem.goal
     ended = decision.verdict if isinstance(decision, End) else None
     model = prepared.functions.model if prepared.functions else ""
     if output == "json":
@@ -126,20 +129,37 @@ def _print_dry_run(prepared: "Prepared[FunctionProblem]", output: str) -> bool:
                 "batch": problem.batch,
                 "target_loss": problem.target_loss,
                 "prices": problem.prices.name,
+                "budget_usd": None if goal.budget is None else goal.budget.dollars,
+                "deadline_seconds": goal.deadline_seconds,
+                "strategy": prepared.strategy,
                 "first_fleet": None if first is None else asdict(first),
+                "first_authorised_usd": None if allowed is None else allowed.usd.dollars,
+                "first_authorised_seconds": None if allowed is None else allowed.seconds,
                 "stopped": ended.stopped if ended else "",
                 "ways_out": [way.text for way in ended.relaxations] if ended else [],
                 "notes": list(prepared.notes),
             }
         )
         return first is not None
-    print_text(f"{problem.name}: {model} on {prepared.cloud}, {problem.samples:,} samples an epoch")
-    counts, sizes = (len(problem.functions), "number"), (len(problem.memory_mb), "size")
-    print_text(f"  {plural(*counts)} of functions, {plural(*sizes)} of memory to choose from")
-    print_text(f"  first: {'none fits the limits' if first is None else first}")
-    print_text(f"  prices: {problem.prices.name}, {problem.prices.date.isoformat()}")
-    for note in prepared.notes:
-        print_text(f"Note: {note}")
+    real = "simulated: nothing real is spent" if prepared.simulated else "real money"
+    if not prepared.simulated and not prepared.charged:
+        real = "functions of this machine: nobody is charged"
+    counts, sizes = plural(len(problem.functions), "number"), plural(len(problem.memory_mb), "size")
+    facts = [
+        ["job", f"{problem.name}: {model} to a loss of {problem.target_loss:g}, {goal}"],
+        ["where", f"{prepared.cloud} ({real}), prices of {problem.prices.name}, {problem.prices.date.isoformat()}"],
+        ["data", f"{problem.samples:,} samples an epoch, batches of {problem.batch:,}"],
+        ["space", f"{counts} of functions, {sizes} of memory"],
+        ["budget", "none" if goal.budget is None else f"{goal.budget}, for the whole training"],
+        ["deadline", "none" if goal.deadline_seconds is None else f"{format_seconds(goal.deadline_seconds)} in all"],
+        ["scheduler", prepared.strategy],
+        ["first epoch", "none fits the limits" if first is None else str(first)],
+    ]
+    if allowed is not None:
+        facts.append(["", f"authorised for at most {allowed.usd} and {format_seconds(allowed.seconds)}"])
+    facts += [["notes" if at == 0 else "", note] for at, note in enumerate(prepared.notes)]
+    print_text(Line("Dry run: nothing is spent and nothing is written.", Style.HEADING))
+    print_text(Rows(rows=facts, align="<<", indent=2, has_heads=False))
     if ended is not None:
         print_text(f"Nothing fits: {ended.stopped}.")
         print_text(*(f"Nearest way out: {way.text}" for way in ended.relaxations))

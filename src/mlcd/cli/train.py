@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--on",
     metavar="INFRA",
     shell_complete=complete_clouds,
-    help="Where to run, such as sim/aws; overrides resources.infra.",
+    help="Where to run, such as sim/aws, or a list: sim/aws,sim/gcp. Overrides resources.infra.",
 )
 @click.option("--budget", metavar="MONEY", help="Cap on search and training together, such as '100 USD'.")
 @click.option("--deadline", metavar="TIME", help="Deadline, such as 6h30m or 2026-12-01T18:00Z.")
@@ -90,8 +90,9 @@ def train(
 ) -> None:
     """Find the best deployment for a job, then train there.
 
-    JOB.yaml is a job file; `mlcd init` writes one. Trials and training together stay within the job's budget and
-    deadline. The verdict goes to standard output, progress to standard error. The exit code says how the run ended.
+    JOB.yaml is a job file; `mlcd init` writes one, and - reads it from standard input. Trials and training together
+    stay within the job's budget and deadline. The verdict goes to standard output, progress to standard error. The exit
+    code says how the run ended.
 
     RUN is a run that has not ended: one that --search-only stopped trains on what it chose. Its limits count from its
     first start, and its job cannot be changed.
@@ -100,15 +101,16 @@ def train(
     from mlcd.jobs.prepared import begin
     from mlcd.jobs.train import prepare
     from mlcd.spec import read_train, with_overrides
-    from mlcd.spec.document import read_text
-    from mlcd.spec.template import marked
+    from mlcd.spec.document import STANDARD_INPUT, read_text
+    from mlcd.spec.template import mark_notes
     from mlcd.store.store import Store, home
 
     if picture is not None:
         svg_name(writable(picture), "--picture")
-    if not os.path.exists(job) and not _is_run(job):  # noqa: PTH110 - False where the name is too long
+    is_input = job == STANDARD_INPUT
+    if not is_input and not os.path.exists(job) and not _is_run(job):  # noqa: PTH110 - False where the name is too long
         read_text(job, missing="there is no such file or run; `mlcd runs` lists the runs")
-    if _is_run(job):
+    if not is_input and _is_run(job):
         _refuse_changes(ctx)
         run = continued(job, envs, search_only=search_only, ask=not yes, track=track)
         _show(run, output, picture)
@@ -117,8 +119,7 @@ def train(
         read_train(job), on=on, budget=budget, deadline=deadline, strategy=strategy, parallel=parallel, envs=envs
     )
     prepared = prepare(spec, seed=seed, reuse=reuse)
-    marks = [f"{job}:{line}: {name} is still marked CHANGE THIS: a guess" for line, name in marked(read_text(job))]
-    prepared = replace(prepared, notes=(*marks, *prepared.notes))
+    prepared = replace(prepared, notes=(*mark_notes(job, spec.source), *prepared.notes))
     if dry_run:
         from mlcd.cli.dry_run import print_dry_run
 
@@ -138,17 +139,16 @@ def _show(run: "Run[Any]", output: str, picture: Path | None) -> None:
 
     print_run(run, output)
     if picture is not None:
-        kind = kind_of(run.kind)
-        write_file(picture, kind.picture(run, kind.pictures(run)[0]))
+        write_file(picture, kind_of(run.kind).pictures(run)[0].svg)
 
 
 def _is_run(job: str) -> bool:
     """Whether `job` is no file, and the name of a training in the store or a unique prefix of one."""
     from mlcd.errors import BadInput
     from mlcd.run.kind import Kind
-    from mlcd.store.store import FILE, Store, home
+    from mlcd.store.store import Store, has_store, home
 
-    if os.path.exists(job) or not (home() / FILE).exists():  # noqa: PTH110 - False where the name is too long
+    if os.path.exists(job) or not has_store(home()):  # noqa: PTH110 - False where the name is too long
         return False
     with Store(home(), reading=True) as store:
         try:

@@ -1,18 +1,22 @@
 """The state of a run at one instant: its trials, the remaining work, what is spent, and the resulting ledger."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from mlcd.ledger import Ledger
 from mlcd.models.remaining import remaining_problem
 from mlcd.problem import Problem
+from mlcd.run.attempt import Attempt
 from mlcd.run.authorisation import Authorisation
 from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role, Step
+from mlcd.space.placed import place_of
+from mlcd.trial.markets import with_markets
 from mlcd.trial.plan import Plan
 from mlcd.trial.replicas import with_replicas
-from mlcd.trial.trial import History, Measurement, Trial
+from mlcd.trial.trial import Failure, FailureKind, History, Measurement, Trial
 from mlcd.units import ZERO, Usd
 
 RUN_ERROR_SHARE = 1 / 6
@@ -40,14 +44,16 @@ class Account:
         """The trials; a speed measured later by a training or verification replaces the trial's own.
 
         Where trials are part of the training, whatever follows them is a restart. Of servers that scale out, with what
-        the trials say about other numbers of nodes.
+        the trials say about other numbers of nodes; where spot is a choice, with what they say about the other market.
         """
         history = with_replicas(self.run.problem, self.run.history)
-        seen = {attempt.config: attempt.samples_per_second for attempt in self.run.earlier}
+        earlier = self.run.earlier
+        seen = {a.config.machine: a.samples_per_second for a in earlier if a.samples_per_second or not a.interrupted}
         if seen:
-            history = History(tuple(_as_trained(trial, seen.get(trial.config)) for trial in history))
+            history = History(tuple(_as_trained(trial, seen.get(trial.config.machine)) for trial in history))
         is_restart = self.run.history.reached_samples > 0
-        return history.with_startup(self.run.problem.restart_seconds) if is_restart else history
+        history = history.with_startup(self.run.problem.restart_seconds) if is_restart else history
+        return available(with_markets(self.run.problem, history), earlier)
 
     @cached_property
     def restarting(self) -> History:
@@ -106,7 +112,8 @@ class Account:
         problem = self.run.problem
         config, before = stretch.config, self.run.attempts[-1] if self.run.open_stretch is not None else None
         is_restart = stretch.authorisation.attempt > 1
-        measured = [trial for trial in self.run.history.measured if trial.config == config]
+        tried = with_markets(problem, self.run.history)
+        measured = [trial for trial in tried.measured if trial.config == config]
         history = self.restarting if is_restart else self.history
         trained = [trial for trial in history.measured if trial.config == config]
         bound = Plan(config=config, seconds=most_seconds, usd=most_usd, worst_seconds=most_seconds, worst_usd=most_usd)
@@ -120,7 +127,9 @@ class Account:
             seen = [replace(trained[-1], relative_error=error)]
         # Until its own speed is known, the slower one of the trial's and the training's bounds the rest.
         rests = (replace(trial, startup_seconds=startup, seconds=startup) for trial in seen)
-        plans = [_later(Plan.of(self.remaining, trial), passed) for trial in rests]
+        # The data of a lease is paid for with its first stretch: what goes on needs none.
+        rest = self.remaining if before is None else replace(self.remaining, moves={})
+        plans = [_later(Plan.of(rest, trial), passed) for trial in rests]
         expected, worst = plans[-1], max(plans, key=lambda plan: plan.worst_seconds)
         is_unbound = stretch.watch is not None  # its authorisation is what remained, not its upper bound
         if is_unbound or most_seconds < expected.seconds or most_usd < expected.usd:  # or it takes more than that
@@ -199,9 +208,43 @@ class Accounts:
         return Account(run=run, elapsed_seconds=elapsed_seconds, remaining=self._last[1], guarded=self.guarded)
 
 
+def available(history: History, attempts: Sequence[Attempt]) -> History:
+    """The trials, with those of what the clouds no longer give as failures: a place that refused, so many of a type."""
+    places = history.refused_places | {
+        place_of(each.config.instance) for each in attempts if each.refused is FailureKind.REFUSED
+    }
+    scarce = [each.config for each in attempts if each.refused is FailureKind.CAPACITY]
+    if not (places or scarce):
+        return history
+
+    def as_given(trial: Trial) -> Trial:
+        config = trial.config
+        few = any(
+            config.instance == each.instance and config.nodes >= each.nodes and (config.is_spot or not each.is_spot)
+            for each in scarce
+        )
+        is_refused = place_of(config.instance) in places
+        if isinstance(trial, Failure) or not (few or is_refused):
+            return trial
+        return Failure(
+            config=config,
+            attempt=trial.attempt,
+            kind=FailureKind.REFUSED if is_refused else FailureKind.CAPACITY,
+            message="the cloud no longer gives these nodes",
+            seconds=trial.seconds,
+            usd=trial.usd,
+            reached_samples=trial.reached_samples,
+        )
+
+    return History(tuple(map(as_given, history)))
+
+
 def remaining_of(run: SearchRun) -> Problem:
     """The problem with the work that is still to do after the run's trials and attempts."""
-    return remaining_problem(run.problem, run.history, run.earlier)
+    problem = remaining_problem(run.problem, run.history, run.earlier)
+    if problem.interruptions is None:
+        return problem
+    return problem.with_interruptions(len(run.interrupted_steps), run.expected_interruptions)
 
 
 def trained_noise(run: SearchRun) -> float | None:
@@ -211,7 +254,9 @@ def trained_noise(run: SearchRun) -> float | None:
 
 def _work_in(problem: Problem) -> tuple[object, ...]:
     """The parts of a problem that change during a run."""
-    return problem.work_samples, problem.work_known, problem.work_error, problem.batching
+    known = problem.interruptions
+    seen = None if known is None else (known.seen, known.expected)
+    return problem.work_samples, problem.work_known, problem.work_error, problem.batching, seen
 
 
 def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:

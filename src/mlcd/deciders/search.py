@@ -12,6 +12,7 @@ from mlcd.deciders.watched import seconds_per_usd, seconds_to_better
 from mlcd.errors import BadInput
 from mlcd.goal import Objective
 from mlcd.ledger import Ledger
+from mlcd.models.remaining import whole_problem
 from mlcd.models.speed import speed_model
 from mlcd.problem import Problem
 from mlcd.relaxation import relaxations
@@ -22,6 +23,7 @@ from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role
 from mlcd.run.verdict import Naive, Verdict
+from mlcd.search.markets import per_market
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
 from mlcd.trial.outcome import Status
@@ -170,6 +172,7 @@ class SearchDecider:
     def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:
         """Trials worth making, retries first; or none, and why."""
         problem, history, remaining = ledger.problem, ledger.history, ledger.remaining()
+        strategy = per_market(self.strategy, problem)
         if remaining.training is not None:  # a trial that ends after the training is no use
             in_time = problem.planned_trial_seconds < remaining.training.seconds
             remaining = replace(remaining, allowed=remaining.allowed & in_time)
@@ -188,8 +191,8 @@ class SearchDecider:
         if not wanted and ledger.guarded and (shorter := _shorter_than_a_trial(problem, history, remaining)):
             return [], shorter
         if len(wanted) < room:
-            wanted += self.strategy.suggest(problem, history, remaining, room - len(wanted))
-        return wanted, "" if wanted else self.strategy.ending(problem, history, remaining)
+            wanted += strategy.suggest(problem, history, remaining, room - len(wanted))
+        return wanted, "" if wanted else strategy.ending(problem, history, remaining)
 
     def _authorised(
         self, ledger: Ledger, wanted: Sequence[Suggestion], stopped: str
@@ -219,7 +222,7 @@ class SearchDecider:
         if run.attempts:  # the training has begun
             return place_beside(account, searches=False)
         remaining = ledger.remaining()
-        plan = self.strategy.recommend(ledger.problem, ledger.history, remaining)
+        plan = per_market(self.strategy, ledger.problem).recommend(ledger.problem, ledger.history, remaining)
         if not ledger.guarded:
             return None if plan is None else Place(plan=plan)
         better = best_watched(ledger.problem, ledger.history, remaining, plan)
@@ -249,10 +252,8 @@ class SearchDecider:
         """What the naive choices would have taken: measured if they were tried, else predicted by the model."""
         if not self.naive:
             return ()
-        # Without a search, all of the work would be done there; beside trials, a part of it is done by now.
-        is_all = account.remaining.beside or account.run.finished_trial is not None
-        problem = account.run.problem if is_all else account.remaining
         history = account.history
+        problem = whole_problem(account.run.problem, history, account.run.earlier)
         by_config = {trial.config: trial for trial in history.measured}
         model = speed_model(problem, history) if len(history.measured) <= MODEL_TRIALS else None
         answers = []
@@ -296,11 +297,11 @@ def _shorter_than_a_trial(problem: Problem, history: History, remaining: Remaini
     open_ = remaining.allowed.copy()
     open_[[problem.space.index[config] for config in history.tried]] = False
     seconds = problem.planned_trial_seconds
-    prices = problem.goal.values(seconds, seconds * problem.dollars_per_second)[open_]
+    prices = problem.goal.values(seconds, problem.planned_trial_dollars)[open_]
     if not len(prices) or incumbent.value(problem) > prices.min():
         return ""
     takes = f"{format_seconds(incumbent.seconds)} and {incumbent.usd}"
-    return f"the job is simply run: on {incumbent.config} it takes {takes}, no more than another trial"
+    return f"the training on {incumbent.config} takes {takes}, no more than another trial would"
 
 
 def _reason(problem: Problem, suggestion: Suggestion) -> str:
@@ -313,7 +314,7 @@ def _reason(problem: Problem, suggestion: Suggestion) -> str:
     if not seconds * factor < MOST_SECONDS:
         return suggestion.reason
     low, high = format_seconds(seconds / factor), format_seconds(seconds * factor)
-    usd = problem.price(config).for_seconds(seconds)
+    usd = problem.price(config).for_seconds(seconds) + problem.move_to(config).usd
     return f"{suggestion.reason}; expected {format_seconds(seconds)} ({low} .. {high}) and {usd} there"
 
 
@@ -328,6 +329,8 @@ def _status_without_choice(run: SearchRun, *, guarded: bool) -> Status:
         return Status.OVERRAN
     if not run.trials and not history.measured:
         return Status.INFEASIBLE
+    if history.refused_places >= set(run.problem.places):
+        return Status.REFUSED
     return Status.NOTHING_FITS if history.measured else Status.ALL_FAILED
 
 

@@ -66,7 +66,8 @@ def stretch_at(account: Account, place: Place) -> Request | None:
     ended = account.run.open_stretch
     attempt = 1 + len(account.run.attempts) if ended is None else ended.authorisation.attempt
     price = account.run.problem.price(place.plan.config)
-    seconds = min(answer.seconds, answer.usd.dollars / price.dollars * HOUR)
+    paid = max(answer.usd - place.plan.moved_usd, ZERO)
+    seconds = min(answer.seconds, paid.dollars / price.dollars * HOUR)
     return _training(account, replace(answer, attempt=attempt, seconds=seconds), place)
 
 
@@ -129,7 +130,8 @@ def _next_place(account: Account, ended: Attempt, *, searches: bool = False) -> 
         if there is not None:
             return there
     same = _plan_on(account, ended)
-    same_place = ended.ending in (Ending.RESTARTED, Ending.LOST, Ending.INTERRUPTED)
+    # Spot nodes were taken away: with what is known of that now, on-demand may be better.
+    same_place = not ended.interrupted and ended.ending in (Ending.RESTARTED, Ending.LOST, Ending.INTERRUPTED)
     if same_place and same is not None and remaining.fits(same):
         return Place(plan=same)
     return best_place(account, account.restarting, searches=searches)

@@ -1,6 +1,7 @@
 """Where a training may run that is watched (mlcd.trial.watched), when it is looked at, and whether it then stays."""
 
 import math
+from dataclasses import replace
 
 from mlcd.deciders.account import Account
 from mlcd.run.attempt import Ending
@@ -14,6 +15,7 @@ from mlcd.trial.watched import (
     best_watched,
     look_seconds,
     may_be_watched,
+    seconds_on_spot,
     seconds_to_use,
     watched,
 )
@@ -105,6 +107,41 @@ def is_too_slow(account: Account, watch: Watch) -> bool:
     return _chance_to_stay(account, rest) < LEAST_CHANCE
 
 
+def first_spot_watch(account: Account, config: Config) -> Watch | None:
+    """How a training on spot nodes is watched that is certain to fit at the rates known by now; None: not at all.
+
+    It may leave before it must: another rate, or slower nodes, would show too late.
+    """
+    problem, remaining = account.remaining, account.ledger.remaining()
+    if not may_be_watched(problem, remaining) or problem.checkpoint_seconds(config) is None:
+        return None
+    seconds, fallback = seconds_on_spot(problem, config, plans(problem, account.restarting), remaining)
+    if fallback is None:
+        return None
+    usd = problem.price(config).for_seconds(seconds)
+    return Watch(seconds=seconds, usd=usd, chance=1.0, fallback=fallback, renews=True)
+
+
+def spot_watch(account: Account, passed_seconds: float, unsaved_samples: float) -> Watch | None:
+    """How a training on spot nodes is watched that stays after a look; None: nothing on demand would fit any longer.
+
+    passed_seconds   how long this attempt has run
+    unsaved_samples  of it that would be lost with the nodes
+    """
+    stay, ledger = account.training, account.ledger
+    if stay is None:
+        return None
+    lost = unsaved_samples * account.remaining.worth(stay.config)
+    problem = replace(account.remaining, work_samples=account.remaining.work_samples + lost)
+    remaining = ledger.remaining()
+    seconds, fallback = seconds_on_spot(problem, stay.config, plans(problem, account.restarting), remaining)
+    if fallback is None or seconds < problem.stop_seconds + (problem.checkpoint_seconds(stay.config) or 0.0):
+        return None
+    until = passed_seconds + seconds
+    usd = problem.price(stay.config).for_seconds(until)
+    return Watch(seconds=until, usd=usd, chance=1.0, fallback=fallback, renews=True)
+
+
 def seconds_to_look(account: Account, config: Config) -> float:
     """How long a training there runs until it is looked at, if it is certain to fit.
 
@@ -134,7 +171,7 @@ def seconds_to_better(account: Account, stay: Plan) -> float | None:
             share = min(share, _share_left(ledger.usd_left, stay.usd, usd))
         if ledger.seconds_left is not None:
             share = min(share, _share_left(ledger.seconds_left, stay.seconds, seconds))
-        restart = problem.price(plan.config).for_seconds(problem.restart_seconds).dollars
+        restart = (problem.price(plan.config).for_seconds(problem.restart_seconds) + plan.moved_usd).dollars
         gain = share * (stay.value(problem) - plan.value(problem))
         gain -= (1 - share) * problem.goal.value(problem.restart_seconds, restart)
         if plan.config == stay.config or share >= 1 or gain <= tie(problem) * share * stay.value(problem):
@@ -194,7 +231,7 @@ def _needed(account: Account, plan: Plan, back: Plan) -> tuple[float, Usd]:
     look = _first_look(account, plan.config)
     margin = math.log(max(plan.worst_seconds / plan.seconds, 1.0)) if plan.seconds > 0 else 0.0
     seconds = plan.seconds * math.exp(LIKELY_SHARE * margin)
-    usd = max(price.for_seconds(seconds), price.for_seconds(look) + back.worst_usd)
+    usd = max(price.for_seconds(seconds), price.for_seconds(look) + back.worst_usd) + plan.moved_usd
     return max(seconds, look + back.worst_seconds), usd
 
 

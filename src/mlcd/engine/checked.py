@@ -23,6 +23,7 @@ from mlcd.errors import MlcdError, ProviderError
 from mlcd.events import Warned
 from mlcd.problem import Problem
 from mlcd.run.step import Step
+from mlcd.transformer import Transformer
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import FailureKind
 from mlcd.units import HOUR, Usd, format_seconds
@@ -376,6 +377,7 @@ class CheckedLease:
             missing_outputs=_texts(settled.missing_outputs, "missing_outputs"),
             kept_folder=_text(settled.kept_folder, "kept_folder"),
             is_finished=instance_of(settled.is_finished, bool, "is_finished"),
+            transformer=_transformer(settled.transformer),
         )
         if is_understated(seconds, cloud.passed_seconds()):
             more = f"{format_seconds(checked.seconds)} passed and are charged"
@@ -441,18 +443,26 @@ class CheckedServer(CheckedLease):
         return self._calls.make("memory_gib()", asked)
 
 
+_NODE_VALUES = ("cpu_percent", "received_bytes", "sent_bytes", "gpu_percent", "gpu_memory_gib")
+
+
 def _node_metrics(found: object) -> NodeMetrics | None:
     """A summary as it can be stored and shown. Raises Malformed."""
     if found is None:
         return None
     metrics = instance_of(found, NodeMetrics, "node_metrics")
-    stated = {name: getattr(metrics, name) for name in ("cpu_percent", "received_bytes", "sent_bytes")}
+    stated = {name: getattr(metrics, name) for name in _NODE_VALUES}
     values = {name: number(value, name) for name, value in stated.items() if value is not None}
     source = printable(instance_of(metrics.source, str, "source"))
     try:
         return NodeMetrics(source=source, nodes=int(number(metrics.nodes, "nodes")), **values)
     except ValueError as error:
         raise Malformed("node_metrics", str(error)) from error
+
+
+def _transformer(found: object) -> Transformer | None:
+    """Sizes that can be stored. Raises Malformed."""
+    return None if found is None else instance_of(found, Transformer, "transformer")
 
 
 def _texts(found: object, name: str) -> tuple[str, ...]:

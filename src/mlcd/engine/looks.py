@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from mlcd.deciders.account import Account
-from mlcd.deciders.watched import better_place, is_too_slow
+from mlcd.deciders.watched import best_place, better_place, is_too_slow, spot_watch
 from mlcd.run.attempt import Ending
 from mlcd.trial.plan import Plan
 from mlcd.trial.watched import Watch, seconds_to_use
@@ -51,6 +51,28 @@ def after_look(account: Account, watch: Watch) -> Looked | None:
     if watch.fallback is not None:
         where = f"continues on {watch.fallback.config}"
     return Looked(ending=Ending.MOVED, message=f"{_slow(account)}; {where}", next_plan=watch.fallback)
+
+
+def after_spot_look(account: Account, seconds: float, unsaved_samples: float) -> Looked | Watch | None:
+    """After the search, when a training on spot nodes is looked at: where it moves, or how it is watched on.
+
+    None: it stays, because it is certain to fit, or because nothing else is.
+
+    seconds          how long this attempt has run
+    unsaved_samples  of it that would be lost with the nodes
+    """
+    watch = spot_watch(account, seconds, unsaved_samples)
+    if watch is not None:
+        return watch
+    rest = account.training
+    if rest is not None and account.ledger.fits(rest):
+        return None
+    certain = best_place(account, account.restarting)
+    if certain is None or certain.plan.config.is_spot:
+        return None
+    here, there = account.run.attempts[-1].config, certain.plan.config
+    said = f"another interruption of {here} could break a limit; continues on {there}"
+    return Looked(ending=Ending.MOVED, message=said, next_plan=certain.plan)
 
 
 def _slow(account: Account) -> str:

@@ -191,7 +191,8 @@ class Engine(Generic[P]):
             outcome = outcomes[step.number]
             over = isinstance(stretch, Attempt) and not stretch.ending.is_begun_again
             if over and outcome.seconds > stretch.seconds:
-                outcome = cancelled(step, stretch.seconds)
+                moved_usd = max(outcome.usd - step.price.for_seconds(outcome.seconds), ZERO)
+                outcome = cancelled(step, stretch.seconds, moved_usd)
             self._settle(step, outcome)
         self._settle(training, stretch)
 

@@ -7,10 +7,10 @@ from functools import cached_property
 
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Purpose, Settled
 from mlcd.clouds.reading import Listening, Reading
-from mlcd.deciders.account import Account, Accounts
-from mlcd.deciders.watched import seconds_to_look
+from mlcd.deciders.account import Account, Accounts, available
+from mlcd.deciders.watched import first_spot_watch, seconds_to_look
 from mlcd.engine.checked import CheckedCloud
-from mlcd.engine.looks import Looked, after_look, after_stretch, is_due
+from mlcd.engine.looks import Looked, after_look, after_spot_look, after_stretch, is_due
 from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.stretch import TrainingNodes, points_after
 from mlcd.engine.watch import AttemptWatch, Hung, end_a_hang
@@ -25,6 +25,7 @@ from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role, Step
 from mlcd.search.strategy import Elastic
+from mlcd.trial.markets import with_markets
 from mlcd.trial.plan import Plan, Remaining, best_fitting, stop_at
 from mlcd.trial.trial import FailureKind, History, Learned, Measurement
 from mlcd.trial.watched import Watch
@@ -61,8 +62,11 @@ class Training:
     """Whether they end themselves at the deadline, before the budget is used up."""
     _next_plan: Plan | None = field(default=None, init=False)
     _warning: str = field(default="", init=False)
-    _was_looked_at: bool = field(default=False, init=False)
-    """Whether its own speed has shown that a watched training fits."""
+    _next_look: Watch | None = field(default=None, init=False)
+    """How it is watched now, after the search; None where nothing remains to be looked at."""
+
+    def __post_init__(self) -> None:
+        self._next_look = self.step.watch
 
     def run(self) -> Attempt:
         """Train until done, moved, restarted, stopped or failed. Raises Interrupted, ProviderError."""
@@ -161,6 +165,8 @@ class Training:
     def _attempt(self) -> Attempt:
         account, config = self._account, self.step.config
         begun = self._begun_seconds
+        if config.is_spot and self._next_look is None:
+            self._next_look = first_spot_watch(account, config)
         watch = AttemptWatch(work=account.remaining.work_of(config), seconds_left=self._seconds_left(account))
         order = Order(
             config=config,
@@ -169,6 +175,7 @@ class Training:
             seconds=watch.seconds_left,
             run_id=self._run.run_id,
             noise_scale=account.noise_scale,
+            checkpoint_seconds=account.remaining.checkpoint_seconds(config),
         )
         try:
             return self._watched(order, watch)
@@ -179,10 +186,23 @@ class Training:
             return self._broken(seconds, str(hung), self._saved_samples, again=again)
         except LeaseFailed as failed:
             crowded = failed.kind is FailureKind.CAPACITY and self._has_trials  # they may have what it needs
-            again = (failed.kind.is_transient or crowded) and self._may_restart(failed.reached_samples)
+            taken = failed.kind is FailureKind.INTERRUPTED and config.is_spot
+            again = taken or ((failed.kind.is_transient or crowded) and self._may_restart(failed.reached_samples))
             seconds = max(failed.seconds - begun, 0.0)
             broken = self._broken(seconds, failed.message, failed.reached_samples, again=again, billed=failed.billed)
+            broken = replace(broken, interrupted=taken, samples_per_second=watch.speed() if taken else None)
+            if not again and failed.kind in (FailureKind.REFUSED, FailureKind.CAPACITY):
+                return self._after_refusal(failed.kind, broken)
             return replace(broken, ending=Ending.OVERRAN) if failed.kind is FailureKind.OVERRAN else broken
+
+    def _after_refusal(self, kind: FailureKind, broken: Attempt) -> Attempt:
+        """The attempt that got no nodes; of several clouds or markets, it continues on another that was measured."""
+        if len(set(self._run.problem.places)) < 2 and not broken.config.is_spot:
+            return broken
+        broken = replace(broken, refused=kind)
+        known = with_markets(self._run.problem, self._run.history)
+        is_elsewhere = available(known, (*self._run.earlier, broken)).measured
+        return replace(broken, ending=Ending.MOVED) if is_elsewhere else broken
 
     def _broken(self, seconds: float, message: str, reached: float, *, again: bool, billed: bool = True) -> Attempt:
         return Attempt(
@@ -234,7 +254,7 @@ class Training:
         if not self.cloud.simulated:
             end_a_hang(watch, self._run.problem, nodes=self.step.config.nodes, silence=nodes.silence)
             ending = self._at_the_limit(watch) or self._looked(watch)
-            if ending is None and self._awaits_look:  # until then its speed is no reason to move
+            if ending is None and self._awaited_look is not None:  # until then its speed is no reason to move
                 return None
             ending = ending or self._re_decide(watch)
         if ending is None and self.elastic is not None and nodes.listening is not None:
@@ -259,8 +279,7 @@ class Training:
             ending = self._after_stretch(beside, samples, speed)
             settled = Settled(seconds=beside, reached_samples=self._base_samples + samples)
             return replace(self._ended(settled, watch, ending, []), samples_per_second=speed)
-        looked = self.step.watch
-        if looked is not None and self._awaits_look and min(watch.last.seconds, done) >= looked.seconds:
+        while (looked := self._awaited_look) is not None and min(watch.last.seconds, done) >= looked.seconds:
             left = self._simulated_look(looked, watch)
             if left is not None:
                 return left
@@ -279,26 +298,37 @@ class Training:
     # ---- a training that is watched, after the search
 
     @property
-    def _awaits_look(self) -> bool:
-        """Whether it is not certain to fit, and its own speed is not known yet."""
-        return self.step.watch is not None and not self._is_beside and not self._was_looked_at
+    def _awaited_look(self) -> Watch | None:
+        """How it is watched where it is not certain to fit, until its own speed is known; on spot nodes, renewed."""
+        return None if self._is_beside else self._next_look
 
     def _looked(self, watch: AttemptWatch) -> tuple[Ending, str] | None:
         """Whether a real training is too slow, when it is looked at."""
-        looked = self.step.watch
-        seconds = watch.last.seconds
-        if looked is None or not self._awaits_look or not is_due(looked, seconds, stop_seconds=self._stop_seconds):
+        looked, at = self._awaited_look, watch.last
+        if looked is None or not is_due(looked, at.seconds, stop_seconds=self._stop_seconds):
             return None
-        self._was_looked_at = True
-        account = self._account_after(watch.last.seconds, watch.last.samples, watch.speed())
-        return self._left(after_look(account, looked))
+        unsaved = max(self._base_samples + at.samples - self._saved_samples, 0.0) if looked.renews else 0.0
+        return self._left(self._after_look(looked, at.seconds, at.samples, watch.speed(), unsaved))
+
+    def _after_look(
+        self, looked: Watch, seconds: float, samples: float, speed: float | None, unsaved: float
+    ) -> Looked | None:
+        """Where it goes after a look; None if it stays, on spot nodes until the next one."""
+        account, self._next_look = self._account_after(seconds, samples, speed), None
+        if not looked.renews:
+            return after_look(account, looked)
+        answer = after_spot_look(account, seconds, unsaved)
+        if isinstance(answer, Watch):
+            self._next_look = answer
+            return None
+        return answer
 
     def _simulated_look(self, looked: Watch, watch: AttemptWatch) -> Attempt | None:
         """The attempt, if a simulated training is too slow when it is looked at."""
-        self._was_looked_at = True
         seconds = looked.seconds
         samples, speed = watch.samples_before(seconds), self._simulated_speed(seconds, watch)
-        ending = self._left(after_look(self._account_after(seconds, samples, speed), looked))
+        unsaved = min((speed or 0.0) * (self._at_start.remaining.checkpoint_seconds(self.step.config) or 0.0), samples)
+        ending = self._left(self._after_look(looked, seconds, samples, speed, unsaved))
         if ending is None:
             return None
         kept = self._run.problem.keeps_work or self._run.problem.beside
@@ -335,9 +365,10 @@ class Training:
 
     def _charge(self, seconds: float) -> Usd:
         """The cost of this stretch, so that all stretches of an attempt cost what it costs in one piece."""
+        moved = self._run.problem.move_to(self.step.config).usd
         if self._before is None:
-            return self.step.price.for_seconds(seconds)
-        return self.step.price.for_seconds(self._before.seconds + seconds) - self._before.usd
+            return self.step.price.for_seconds(seconds) + moved
+        return self.step.price.for_seconds(self._before.seconds + seconds) + moved - self._before.usd
 
     # ---- beside a search
 
@@ -402,13 +433,13 @@ class Training:
         self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str], heard: list[Reading]
     ) -> Attempt:
         done = ending[0] is Ending.DONE
-        unsaved = self._run.reached_samples + watch.last.samples  # what a job without checkpoints did
+        made = self._run.reached_samples + watch.last.samples if done else 0.0  # its last steps need no checkpoint
         return Attempt(
             config=self.step.config,
             seconds=settled.seconds,
             usd=self._charge(settled.seconds),
             ending=ending[0],
-            reached_samples=settled.reached_samples or (unsaved if done else 0.0),
+            reached_samples=max(settled.reached_samples, made),
             samples_per_second=watch.speed(),
             message=ending[1],
             next_plan=self._next_plan,
@@ -443,7 +474,8 @@ class Training:
         """Seconds until the training has used up the budget; without one, far beyond its upper bound."""
         if not ledger.guarded or ledger.usd_left is None:
             return math.inf if self.cloud.simulated else 10 * self.step.authorised_seconds + HOUR
-        return ledger.usd_left.dollars / self.step.price.dollars * HOUR
+        moved = self._run.problem.move_to(self.step.config).usd if self._before is None else ZERO
+        return max(ledger.usd_left - moved, ZERO).dollars / self.step.price.dollars * HOUR
 
     def _at_the_limit(self, watch: AttemptWatch) -> tuple[Ending, str] | None:
         """Whether to end this attempt now, because its nodes soon end themselves."""
@@ -502,7 +534,7 @@ class Training:
         problem = account.remaining.with_work_done(saved * account.remaining.worth(config))
         kept = tuple(t for t in account.restarting if not (isinstance(t, Measurement) and t.config == config))
         ledger = account.ledger
-        spent = self.step.price.for_seconds(watch.last.seconds + STOP_SECONDS)
+        spent = self._charge(watch.last.seconds + STOP_SECONDS)
         remaining = Remaining(
             usd=None if ledger.usd_left is None else ledger.usd_left - spent,
             seconds=None if ledger.seconds_left is None else ledger.seconds_left - STOP_SECONDS,
@@ -536,11 +568,13 @@ class Training:
         if stay is None:
             return None
 
-        def value(option: Plan, seconds: float) -> float:
-            return problem.goal.value(seconds, problem.price(option.config).dollars * seconds / HOUR)
+        def value(option: Plan, seconds: float, moved_usd: Usd = ZERO) -> float:
+            usd = problem.price(option.config).dollars * seconds / HOUR
+            return problem.goal.value(seconds, usd + moved_usd.dollars)
 
         def moved(option: Plan) -> float:
-            return value(option, option.seconds + STOP_SECONDS)  # the plan includes the start-up on the new nodes
+            # The plan includes the start-up on the new nodes.
+            return value(option, option.seconds + STOP_SECONDS, option.moved_usd)
 
         fitting = [p for p in options.values() if p.config != config and remaining.fits(p)]
         there = min(fitting, key=moved, default=None)

@@ -13,6 +13,7 @@ from mlcd.run.moment import Moment
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.trial.plan import speed_to_beat
 from mlcd.trial.trial import Failure, FailureKind, Trial
+from mlcd.units import Usd
 
 
 def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Trial:
@@ -24,11 +25,13 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
             cloud,
             step.config,
             attempt=step.authorisation.attempt,
-            policy=run.problem.trial,
+            policy=run.problem.trial_at(step.config),
             usd_per_hour=step.price,
+            moved_usd=run.problem.move_to(step.config).trial_usd,
             run_id=run.run_id,
             metric=target.metric if target else "",
             known_noise=run.history.noise_scale,
+            checkpoint_seconds=run.problem.checkpoint_seconds(step.config),
             to_beat=speed_to_beat(run.problem, run.history, step.config),
             continues=keeps_work(situation.now, step),
             cancelled=lambda: situation.stop.is_set() or situation.useless.is_set(),
@@ -38,14 +41,16 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
     except Interrupted:
         if situation.stop.is_set() or not situation.useless.is_set():
             raise
-        return cancelled(step, cloud.passed_seconds())
+        return cancelled(step, cloud.passed_seconds(), run.problem.move_to(step.config).trial_usd)
 
 
 def overdue(step: Step, situation: Situation[Problem], began: Moment, problem: str) -> Outcome:
     """A trial, a training or a verification whose cloud did not return: abandoned, and charged in full."""
     seconds, message = abandoned(step, situation, began, problem)
+    move = situation.run.problem.move_to(step.config)
     usd = step.price.for_seconds(seconds)
     if step.role is not Role.TRIAL:
+        usd += move.usd
         return Attempt(config=step.config, seconds=seconds, usd=usd, ending=Ending.OVERRAN, message=message)
     return Failure(
         config=step.config,
@@ -53,7 +58,7 @@ def overdue(step: Step, situation: Situation[Problem], began: Moment, problem: s
         kind=FailureKind.OVERRAN,
         message=message,
         seconds=seconds,
-        usd=usd,
+        usd=usd + move.trial_usd,
     )
 
 
@@ -68,18 +73,18 @@ def lost_trial(
         kind=FailureKind.STOPPED if interrupted else FailureKind.LOST,
         message=f"{INTERRUPTED if interrupted else 'mlcd ended before the trial did'}{assumed}",
         seconds=seconds,
-        usd=step.price.for_seconds(seconds),
+        usd=step.price.for_seconds(seconds) + situation.run.problem.move_to(step.config).trial_usd,
         reached_samples=reached_samples,
     )
 
 
-def cancelled(step: Step, seconds: float) -> Failure:
-    """A trial that was ended after `seconds`, because the training beside it ended."""
+def cancelled(step: Step, seconds: float, moved_usd: Usd) -> Failure:
+    """A trial that was ended after `seconds`, because the training beside it ended; its data had been moved."""
     return Failure(
         config=step.config,
         attempt=step.authorisation.attempt,
         kind=FailureKind.CANCELLED,
         message="the training beside it ended first",
         seconds=seconds,
-        usd=step.price.for_seconds(seconds),
+        usd=step.price.for_seconds(seconds) + moved_usd,
     )

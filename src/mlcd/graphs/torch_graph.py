@@ -139,7 +139,7 @@ def read_pt2(path: Path, *, name: str, sizes: Mapping[str, int] | None = None) -
     import torch  # noqa: PLC0415
 
     try:
-        with only_weights(path, "torch.export"), warnings.catch_warnings():
+        with only_weights(path, "torch.export", passed=(BadInput,)), warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # PyTorch's own, about buffers that nobody writes to
             return read_program(torch.export.load(path), name=name, sizes=sizes)
     except Malformed as error:

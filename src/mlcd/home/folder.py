@@ -18,10 +18,11 @@ FILE_MODE = 0o600
 _OTHERS = 0o077
 _STORE = "mlcd.sqlite3"
 _OWN_NAMES = (
-    _STORE, "work", "locks", "leases", "functions", "quantised", "skypilot", "envs", "backups", "prices",
+    _STORE, "work", "locks", "leases", "functions", "quantised", "skypilot", "envs", "backups", "prices", "ui",
 )  # fmt: skip
 """What mlcd makes in a home; its other files begin with one of these names and a dot or a hyphen."""
 DEFAULT_NAME = ".mlcd"
+_RECORDS = ("MLCD_HOME", "MLCD_STORE")
 
 
 def home() -> Path:
@@ -31,6 +32,11 @@ def home() -> Path:
     except RuntimeError as error:
         given = os.environ.get("MLCD_HOME", "")
         raise StoreError(f"MLCD_HOME={given}: there is no such user's folder; set MLCD_HOME to a folder") from error
+
+
+def job_environment() -> dict[str, str]:
+    """This process's variables, without where mlcd keeps its records: no job is told, and an address has a password."""
+    return {name: value for name, value in os.environ.items() if name not in _RECORDS}
 
 
 def private_folder(folder: Path) -> Path:
@@ -107,10 +113,15 @@ def is_within(path: Path, folder: Path) -> bool:
 
 
 def write_text(path: Path, text: str) -> None:
+    """Write a text for the user, as `write_bytes` does."""
+    write_bytes(path, text.encode("utf-8"))
+
+
+def write_bytes(path: Path, content: bytes) -> None:
     """Write a file for the user: as the umask says, but for the owner only where it is in the home. Raises OSError."""
     if is_within(path, home()):
         private_file(path)
-    path.write_text(text, encoding="utf-8")
+    path.write_bytes(content)
 
 
 def _is_own(name: str) -> bool:

@@ -4,13 +4,18 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from mlcd.findings import shown
-from mlcd.jobs.prepared import Prepared
-from mlcd.report.live import LiveLine
+from mlcd.report.page import Table
+from mlcd.report.picture import Picture
+from mlcd.report.pictures import pictures_of
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run
+
+if TYPE_CHECKING:
+    from mlcd.jobs.prepared import Prepared
+    from mlcd.report.live import LiveLine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,21 +26,19 @@ class JobKind:
     prepare   names become machines, prices and a problem; see mlcd.jobs
     check     raises BadInput if a stored job cannot continue with (or without) the given objects
     progress  an observer and context manager that writes to a stream, for a problem on a cloud
-    pictures  the names of the pictures that a run of this kind has; the first is the default
-    as_text   the answer in words; likewise as_json, as_html and as_picture. Each needs a run with findings: call
-              `text`, `json`, `html` and `picture`, which add them
+    as_text   the answer in words; likewise as_json, as_html and as_tables. Each needs a run with findings: call `text`,
+              `json`, `html` and `pictures`, which add them
     """
 
     kind: Kind
     read: Callable[[Mapping[str, Any]], Any]
-    prepare: Callable[..., Prepared[Any]]
+    prepare: "Callable[..., Prepared[Any]]"
     check: Callable[..., None]
-    progress: Callable[[TextIO, Any, str], LiveLine]
-    pictures: Callable[[Run[Any]], tuple[str, ...]]
+    progress: "Callable[[TextIO, Any, str], LiveLine]"
     as_text: Callable[..., str]
     as_json: Callable[[Run[Any]], dict[str, object]]
-    as_html: Callable[[Run[Any]], str]
-    as_picture: Callable[[Run[Any], str], str]
+    as_html: Callable[..., str]
+    as_tables: Callable[..., list[Table]]
 
     def text(self, run: Run[Any], *, plain: bool = False, width: int | None = None, colour: bool = False) -> str:
         """The answer in words; `plain` in ASCII, at most `width` columns, with `colour` for terminals that have it."""
@@ -49,13 +52,21 @@ class JobKind:
         """The same as one self-contained page."""
         return self.as_html(shown(run))
 
-    def picture(self, run: Run[Any], name: str) -> str:
-        """One of `pictures` as SVG."""
-        return self.as_picture(shown(run), name)
+    def fragment(self, run: Run[Any]) -> str:
+        """The same to be shown inside another page, such as a notebook."""
+        return self.as_html(shown(run), whole=False)
+
+    def tables(self, run: Run[Any]) -> list[Table]:
+        """The tables of the page."""
+        return self.as_tables(shown(run))
+
+    def pictures(self, run: Run[Any]) -> tuple[Picture, ...]:
+        """The pictures of a run; the first is the default."""
+        return pictures_of(shown(run))
 
     def prepare_again(
         self, run: Run[Any], stored: Mapping[str, Any], folder: Path | None, **objects: Any
-    ) -> Prepared[Any]:
+    ) -> "Prepared[Any]":
         """A stored run's job, prepared to continue. `objects` are arguments of `prepare`, such as strategy=...
 
         Raises BadInput if the run was started with an object and none is given now.

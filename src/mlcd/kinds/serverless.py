@@ -6,23 +6,15 @@ from mlcd.functions import FunctionProblem
 from mlcd.jobs.serverless import check_scheduler, prepare, stored_spec
 from mlcd.kinds.job_kind import JobKind
 from mlcd.report.serverless import serverless_verdict
-from mlcd.report.serverless_html import serverless_html
+from mlcd.report.serverless_html import serverless_html, serverless_tables
 from mlcd.report.serverless_json import serverless_json
-from mlcd.report.serverless_picture import serverless_picture
 from mlcd.report.serverless_progress import EpochProgress
 from mlcd.run.kind import Kind
 from mlcd.run.run import EpochRun
 
-PICTURE = "epochs"
-"""The one picture: functions and memory of each epoch, the loss against time and money."""
-
 
 def _progress(stream: TextIO, problem: FunctionProblem, _: str) -> EpochProgress:
     return EpochProgress(stream, problem.target_loss)
-
-
-def _picture(run: EpochRun, _: str) -> str:
-    return serverless_picture(run)
 
 
 def _text(run: EpochRun, *, plain: bool = False, **look: Any) -> str:  # noqa: ARG001 - it has no plot
@@ -38,6 +30,5 @@ ROW = JobKind(
     as_text=_text,
     as_json=serverless_json,
     as_html=serverless_html,
-    pictures=lambda _: (PICTURE,),
-    as_picture=_picture,
+    as_tables=serverless_tables,
 )

@@ -7,8 +7,7 @@ from mlcd.jobs.train import check_objects, prepare
 from mlcd.kinds.job_kind import JobKind
 from mlcd.problem import Problem
 from mlcd.report.as_json import record_json
-from mlcd.report.html import html_report
-from mlcd.report.pictures import kinds_of, picture
+from mlcd.report.html import html_report, train_tables
 from mlcd.report.progress import ProgressLines
 from mlcd.report.verdict import verdict
 from mlcd.run.kind import Kind
@@ -27,6 +26,5 @@ ROW = JobKind(
     as_text=verdict,
     as_json=record_json,
     as_html=html_report,
-    pictures=lambda run: tuple(map(str, kinds_of(run))),
-    as_picture=picture,
+    as_tables=train_tables,
 )

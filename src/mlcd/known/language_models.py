@@ -110,8 +110,11 @@ def described(data: object, source: str = CONFIG) -> LanguageModel:
     encoder = _encoder_layers(fields)
     kv_heads = 1 if fields.data.get("multi_query") is True else _whole(fields, _KV_HEADS, default=heads)
     head_dim = _whole(fields, _HEAD_DIM, default=max(hidden // heads, 1))
+    parameters = _parameters(fields, layers=layers, encoder=encoder, hidden=hidden, head_dim=head_dim, kv=kv_heads)
+    if parameters > MOST_PARAMETERS:
+        raise Malformed(source, f"describes {parameters:.1e} parameters, more than {MOST_PARAMETERS:.0e}")
     return LanguageModel(
-        parameters=_parameters(fields, layers=layers, encoder=encoder, hidden=hidden, head_dim=head_dim, kv=kv_heads),
+        parameters=parameters,
         layers=layers,
         hidden=hidden,
         kv_heads=kv_heads,

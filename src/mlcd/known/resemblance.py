@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from mlcd.known.tables import Known, OperatorUse, TargetModel
 
+MOST_OPERATORS = 16
+"""How many of the longest-running operators are listed."""
 NEAREST_MODELS = 3
 """How many of the nearest models are listed."""
 SURE_CONFIDENCE, LIKELY_CONFIDENCE = 0.9, 0.6
@@ -20,12 +22,15 @@ class Resemblance:
     covered  the share of the model's time in operators that were measured
     unseen   names of its operators that were never measured, the longest-running first
     source   description of the offline data
+    operators  (name, share of the model's time, whether it was measured before), the longest-running first; at most
+             MOST_OPERATORS. Earlier versions stored none
     """
 
     nearest: tuple[tuple[str, float], ...]
     covered: float
     unseen: tuple[str, ...]
     source: str
+    operators: tuple[tuple[str, float, bool], ...] = ()
 
     @property
     def confidence(self) -> float:
@@ -55,6 +60,10 @@ def resemblance(known: Known, target: TargetModel) -> Resemblance:
         covered=sum(share for name, share in own.items() if name in seen) / total if total > 0 else 0.0,
         unseen=tuple(sorted((name for name in own if name not in seen), key=lambda name: (-own[name], name))),
         source=known.source,
+        operators=tuple(
+            (name, share / total if total > 0 else 0.0, name in seen)
+            for name, share in sorted(own.items(), key=lambda item: (-item[1], item[0]))[:MOST_OPERATORS]
+        ),
     )
 
 

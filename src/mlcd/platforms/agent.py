@@ -44,9 +44,13 @@ EXIT_FILE_BYTES = 4096
 
 OUT_OF_MEMORY = re.compile(
     r"out of memory|OutOfMemoryError|MemoryError|bad_alloc|Cannot allocate memory|ResourceExhaustedError"
-    r"|DefaultCPUAllocator: can't allocate",
+    r"|DefaultCPUAllocator: can't allocate|RESOURCE_EXHAUSTED|OOM when allocating|cudaErrorMemoryAllocation"
+    r"|CU(?:DNN|BLAS)_STATUS_ALLOC_FAILED|CUDA_ERROR_OUT_OF_MEMORY|hipErrorOutOfMemory",
     re.IGNORECASE,
 )
+
+
+_OF_GPU = re.compile(r"CUDA|CU(?:DNN|BLAS)_|\bGPU\b|HIP|hipError|RESOURCE_EXHAUSTED|OOM when allocating", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,7 @@ class Job:
     noise          whether the job is to report its SGD noise
     learning_rate  for this batch, by the job's rule
     target         the metric at which the training is done, as JSON
+    knobs          the chosen value of each knob, None where it does not apply; the job gets them as variables
     """
 
     lease_id: str
@@ -80,6 +85,7 @@ class Job:
     noise: bool = False
     learning_rate: float | None = None
     target: str = ""
+    knobs: Mapping[str, str | int | float | None] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The text of job.json."""
@@ -132,7 +138,11 @@ class Agent:
         if code:
             return code, "job-failed", f"setup ended with {_code_text(code)}"
         code, message = self._processes()
-        return code, self._kind(code) if code and not self.reason else "", message
+        kind = self._kind(code) if code and not self.reason else ""
+        if kind == "out-of-memory":
+            short = [line for line in last_lines(self.log) if is_out_of_memory(line)]
+            message += "; the GPU's memory ran out" if any(map(is_of_gpu, short)) else "; memory ran out"
+        return code, kind, message
 
     def _setup(self) -> int:
         if not self.job.setup.strip():
@@ -183,9 +193,10 @@ class Agent:
     def _environment(self, process: Process) -> dict[str, str]:
         place, job = self.placement, self.job
         env = {
-            **{name: value for name, value in os.environ.items() if name != "MLCD_HOME"},  # no job needs to know it
+            **{name: value for name, value in os.environ.items() if name not in ("MLCD_HOME", "MLCD_STORE")},
             "MLCD_CHECKPOINT_SECONDS": str(job.checkpoint_seconds),  # the job file may override it
             **job.envs,
+            **_variables(job.knobs),
             "MLCD_LEASE": job.lease_id,
             "MLCD_RANK": str(place.rank),
             "MLCD_NUM_NODES": str(place.nodes),
@@ -214,6 +225,8 @@ class Agent:
             env["MLCD_LEARNING_RATE"] = repr(job.learning_rate)
         if job.target:
             env["MLCD_TARGET"] = job.target
+        if job.knobs:
+            env["MLCD_KNOBS"] = json.dumps(dict(job.knobs))
         if job.checkpoints:
             env["MLCD_CHECKPOINT_DIR"] = str(self.folder / "checkpoint")
         return env
@@ -261,7 +274,7 @@ class Agent:
     # ---- how it ended
 
     def _kind(self, code: int) -> str:
-        if any(OUT_OF_MEMORY.search(line) for line in last_lines(self.log)):
+        if any(map(is_out_of_memory, last_lines(self.log))):
             return "out-of-memory"
         return "killed" if code in (-signal.SIGKILL, 128 + signal.SIGKILL) else "job-failed"
 
@@ -297,6 +310,16 @@ class Agent:
     @property
     def _part(self) -> Path:
         return self.own / "exit.json.part"
+
+
+def is_out_of_memory(line: str) -> bool:
+    """Whether a line of a log says that memory ran out: of PyTorch, TensorFlow, JAX, CUDA or the system."""
+    return OUT_OF_MEMORY.search(line) is not None
+
+
+def is_of_gpu(line: str) -> bool:
+    """Whether such a line is about the memory of a GPU."""
+    return _OF_GPU.search(line) is not None
 
 
 class Heartbeat:
@@ -359,6 +382,13 @@ class _Notes:
             with suppress(OSError):  # a full disk: the processes are not noted, then
                 part.write_text(json.dumps({"processes": noted}))
                 part.replace(self.file)
+
+
+def _variables(knobs: Mapping[str, str | int | float | None]) -> dict[str, str]:
+    """Each knob that applies, under its own name and in capitals; flags are `true` and `false`."""
+    given = {name: value for name, value in knobs.items() if value is not None}
+    texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in given.items()}
+    return {**{name.upper(): text for name, text in texts.items()}, **texts}
 
 
 def _plain_python(run: str) -> list[str]:

@@ -11,6 +11,7 @@ from mlcd.clouds.serving.provider import ServerLease, ServingCloud
 from mlcd.errors import Interrupted, MlcdError
 from mlcd.goal import Slo
 from mlcd.loadgen import LoadInput, LoadResult, Scenario, measure_load
+from mlcd.loadgen.plan import MOST_CONNECTIONS
 from mlcd.memory import ran_out_of_memory
 from mlcd.problem import TrialPolicy
 from mlcd.space import Config
@@ -21,8 +22,13 @@ LEAST_LOAD_SECONDS = 2.0
 """A shorter load test is meaningless: the trial is extended instead."""
 WARM_UP_SHARE = 0.1
 """Share of a load test in which the generator warms the server up; its requests do not count."""
+MOST_FOR_ONE_SERVER = 512
+"""Requests in flight on one server."""
 OVERHEAD_SECONDS = 1.0
 """Time for the generator to start and for the last requests to be answered."""
+RELEASE_SHARE = 0.1
+"""Share of the authorised time that is kept to give the nodes back. On a machine with time to spare that takes less
+than a second; at a load of 38 on two processors up to 10% of the time was seen. For rented nodes: three minutes."""
 _Z_95_PERCENT = 1.96
 
 
@@ -110,9 +116,10 @@ class LoadTest:
     def run(self, lease: ServerLease, config: Config, *, seconds: float, seed: int, rate: float | None) -> LoadResult:
         """One load test of `seconds`. Raises LeaseFailed if the server died, MlcdError if there is no result."""
         place = lease.endpoint
-        servers = len(place.addresses)
+        wanted = _in_flight(config) * len(place.addresses)
+        in_flight = min(wanted, MOST_CONNECTIONS)
         try:
-            return measure_load(
+            result = measure_load(
                 place.address,
                 place.model,
                 self.inputs,
@@ -121,7 +128,7 @@ class LoadTest:
                 slo_seconds=self.slo.seconds if self.slo else None,
                 percentile=self.slo.percentile if self.slo else 99,
                 rate=rate if self.scenario is Scenario.SERVER else None,
-                concurrency=min(max(32, 2 * int(config["batch"]) * int(config["replicas"])) * servers, 512),
+                concurrency=in_flight,
                 cpus=place.client_cpus,
                 apart=not place.shares_cpus,
                 seed=seed,
@@ -130,6 +137,15 @@ class LoadTest:
         finally:
             lease.memory_gib()
             lease.check()
+        if in_flight < wanted and not result.saturated:
+            few = f"it keeps at most {in_flight:,} requests in flight, and {wanted:,} would fill these servers"
+            return replace(result, saturated=few)
+        return result
+
+
+def _in_flight(config: Config) -> int:
+    """Requests in flight that keep one server busy: its batches twice."""
+    return min(max(32, 2 * int(config["batch"]) * int(config["replicas"])), MOST_FOR_ONE_SERVER)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -170,18 +186,22 @@ def measure_load_trial(
     try:
         with cloud.lease(order) as lease:
             # A slow server may also use the time of the watchdog: all of it was authorised.
-            last_call = most_seconds - LEAST_LOAD_SECONDS - 2 * OVERHEAD_SECONDS
+            last_call = _last_call(most_seconds, LEAST_LOAD_SECONDS + OVERHEAD_SECONDS)
             startup_seconds = _until_ready(lease, last_call, cancelled)
             planned_seconds = policy.planned_seconds(config.nodes)
-            first_seconds = max(planned_seconds - startup_seconds - OVERHEAD_SECONDS, LEAST_LOAD_SECONDS)
+            left_seconds = planned_seconds - startup_seconds - OVERHEAD_SECONDS
+            most_load_seconds = policy.most_measured_seconds or math.inf
+            first_seconds = max(min(left_seconds, most_load_seconds), LEAST_LOAD_SECONDS)
             seed = test.seed * 100 + attempt
             seen = test.find(lease, config, seconds=first_seconds, seed=seed)
             more_seconds = policy.extended_seconds(config.nodes) - (time.monotonic() - began) - 2 * OVERHEAD_SECONDS
+            more_seconds = min(more_seconds, most_load_seconds)
             unsure = _Z_95_PERCENT * seen.relative_error > policy.precision
             extended = unsure and more_seconds >= max(LEAST_LOAD_SECONDS, first_seconds / 3) and not cancelled()
             if extended:
                 seen = seen.joined(test.find(lease, config, seconds=more_seconds, seed=seed + 50))
             memory_gib, gpu_memory_gib = lease.memory_gib(), lease.endpoint.gpu_memory_gib()
+            network_seconds = lease.endpoint.network_seconds
             settled = lease.finish(JobProgress(time.monotonic() - began, float(seen.load.requests)))
     except LeaseFailed as failed:
         seconds = max(failed.seconds, time.monotonic() - began)  # until the nodes were given back
@@ -205,7 +225,7 @@ def measure_load_trial(
         seconds=settled.seconds,
         usd=usd_per_hour.for_seconds(settled.seconds),
         extended=extended,
-        load=replace(seen.load, memory_gib=memory_gib, gpu_memory_gib=gpu_memory_gib),
+        load=replace(seen.load, memory_gib=memory_gib, gpu_memory_gib=gpu_memory_gib, network_seconds=network_seconds),
     )
 
 
@@ -228,10 +248,11 @@ def verify_load(
     report_progress(0.0, 0.0)
     try:
         with cloud.lease(order) as lease:
-            _until_ready(lease, most_seconds - seconds - OVERHEAD_SECONDS, cancelled)
+            _until_ready(lease, _last_call(most_seconds, seconds), cancelled)
             report_progress(0.1, time.monotonic() - began)
             held = test.hold(lease, config, seconds=seconds, seed=test.seed * 100 + 99 + attempt, rate=rate)
             memory_gib, gpu_memory_gib = lease.memory_gib(), lease.endpoint.gpu_memory_gib()
+            network_seconds = lease.endpoint.network_seconds
     except LeaseFailed as failed:
         seconds = max(failed.seconds, time.monotonic() - began)
         return Verified(rate=rate, seconds=seconds, load=None, fault=failed.message, billed=failed.billed)
@@ -241,9 +262,14 @@ def verify_load(
         raise
     except MlcdError as error:
         return Verified(rate=rate, seconds=time.monotonic() - began, load=None, fault=str(error))
-    load = replace(held.load, memory_gib=memory_gib, gpu_memory_gib=gpu_memory_gib)
+    load = replace(held.load, memory_gib=memory_gib, gpu_memory_gib=gpu_memory_gib, network_seconds=network_seconds)
     seconds = time.monotonic() - began
     return Verified(rate=rate if held.fault else held.rate, seconds=seconds, load=load, fault=held.fault)
+
+
+def _last_call(most_seconds: float, load_seconds: float) -> float:
+    """When the server must be ready, for the load and the release to fit into the authorised time."""
+    return most_seconds * (1 - RELEASE_SHARE) - load_seconds - OVERHEAD_SECONDS
 
 
 class _NotReady(Exception):

@@ -47,9 +47,11 @@ def measure(
     attempt: int,
     policy: TrialPolicy,
     usd_per_hour: Usd,
+    moved_usd: Usd = ZERO,
     run_id: str = "",
     metric: str = "",
     known_noise: float | None = None,
+    checkpoint_seconds: float | None = None,
     to_beat: float = 0.0,
     continues: bool = True,
     cancelled: Callable[[], bool] = lambda: False,
@@ -61,8 +63,10 @@ def measure(
     Unless the job hangs, the last watchdog_seconds are for saving its work and releasing the nodes. What a real cloud
     took, or says that it took, is charged in full, even beyond that. A simulated trial is ended at worst_seconds sharp.
 
+    moved_usd    what bringing the data to the nodes costs; charged as soon as there are nodes
     metric       name of the model-quality metric in the job's reports; "" if not needed
     known_noise  the noise scale measured by earlier trials
+    checkpoint_seconds  see Order
     to_beat      samples a second below which the configuration is not chosen; a trial that may end early and is far
                  below it ends soon
     continues    whether the trial is a part of the training, where the job saves its work
@@ -83,6 +87,7 @@ def measure(
         seconds=watch.worst_seconds,
         run_id=run_id,
         noise_scale=known_noise,
+        checkpoint_seconds=checkpoint_seconds,
         continues=continues,
     )
     listening: Listening | None = None
@@ -105,7 +110,7 @@ def measure(
                 settled = lease.finish(watch.points[-1])
     except LeaseFailed as failed:
         seconds = failed.seconds if failed.kind is FailureKind.OVERRAN else min(failed.seconds, most)
-        usd = usd_per_hour.for_seconds(seconds) if failed.billed else ZERO
+        usd = usd_per_hour.for_seconds(seconds) + moved_usd if failed.billed else ZERO
         return Failure(
             config=config,
             attempt=attempt,
@@ -124,7 +129,7 @@ def measure(
     else:
         at = watch.points[-1].seconds  # what comes after it, to save and to release, was the cloud's doing
         seconds = min(at, most) + max(settled.seconds - at, 0.0)
-    usd = usd_per_hour.for_seconds(seconds)
+    usd = usd_per_hour.for_seconds(seconds) + moved_usd
     speed = None if watch.hung else steady_speed(watch.working_points)
     if speed is None:
         return Failure(
@@ -154,6 +159,7 @@ def measure(
         learned=learned(heard, metric),
         node_metrics=settled.node_metrics if settled else None,
         is_finished=settled.is_finished if settled else False,
+        transformer=settled.transformer if settled else None,
     )
 
 
@@ -188,6 +194,8 @@ class _Watch:
     """What may have held up a job that hung, where its lease knows."""
     has_done_all: bool = False
     """Whether the job has reported all of its work: then it writes its results, and its silence is no hang."""
+    startup_seconds: float = 0.0
+    """The last point without a sample, or the first point: a cloud may report while it starts."""
     _last_change: float = 0.0
     _longest_gap: float = 1.0
 
@@ -199,11 +207,6 @@ class _Watch:
     def end_seconds(self) -> float:
         """When the trial ended: its last point, at most what was authorised (a simulated step may overshoot)."""
         return min(self.points[-1].seconds, self.worst_seconds) if self.points else self.worst_seconds
-
-    @property
-    def startup_seconds(self) -> float:
-        """The last point without a sample: a cloud may report while it starts."""
-        return max((p.seconds for p in self.points if p.samples <= 0), default=self.points[0].seconds)
 
     @property
     def has_no_sample(self) -> bool:
@@ -233,6 +236,8 @@ class _Watch:
             if self.points and self.points[-1].samples > 0:
                 self._longest_gap = max(self._longest_gap, point.seconds - self._last_change)
             self._last_change = point.seconds
+        if not self.points or point.samples <= 0:
+            self.startup_seconds = point.seconds
         self.points.append(point)
         if len(self.points) > MOST_POINTS:
             self.points[:] = [*self.points[:-1:2], point]

@@ -200,12 +200,12 @@ def _epoch_count(source: Source, call: ast.Call | None) -> int | None:
     first = call.args[0] if call.args else None
     if last_name(call.func) == "epochs" and isinstance(first, ast.Call) and last_name(first.func) == "range":
         return _epoch_count(source, first)
-    ends = [source.number(arg) for arg in call.args]
-    if len(ends) == 1:
-        return ends[0]
-    if len(ends) > 1 and ends[1] is not None:  # range(1, N + 1) is not plain; range(0, N) is
-        return ends[1] - (ends[0] or 0)
-    return None
+    if len(call.args) == 1:
+        return source.number(first)
+    ends = [source.value(arg) for arg in call.args]
+    if len(ends) != 2 or not isinstance(ends[0], int) or not isinstance(ends[1], int):
+        return None
+    return ends[1] - ends[0] if ends[1] > ends[0] else None
 
 
 def _numbered(source: Source, loop: ast.For) -> tuple[list[Edit], list[str]]:

@@ -1,7 +1,8 @@
 """Facts of a Python script, from its syntax tree."""
 
 import ast
-from collections.abc import Iterator
+import operator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -22,6 +23,16 @@ MOST_COUNTED = 10**12
 """A larger number is no batch, no epochs and no samples."""
 MADE = ("randn", "rand", "zeros", "ones", "randint")
 """Functions of PyTorch and NumPy whose first argument is the number of samples."""
+MOST_DEPTH = 16
+"""A number that is defined by a longer chain of names and sums than this is not read."""
+_OPERATORS: "dict[type[ast.operator], Callable[[float, float], float]]" = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+}
+_DIVISIONS = (ast.Div, ast.FloorDiv)
 
 
 @dataclass(frozen=True)
@@ -151,33 +162,60 @@ class Source:
         return self._attributes.get(name, [])
 
     def number(self, node: ast.expr | None, depth: int = 0) -> int | None:
-        """The whole number that an expression plainly is: a constant, a name of one, an argument's default."""
-        if node is None or depth > 4:
-            return None
-        if isinstance(node, ast.Constant):
-            return node.value if type(node.value) is int and 0 < node.value <= MOST_COUNTED else None
-        if isinstance(node, ast.Name):
-            return self.number(self.assigned(node.id), depth + 1)
-        if isinstance(node, ast.Attribute):
-            return self._argument_default(node.attr)
-        if isinstance(node, ast.Call) and last_name(node.func) == "share_of_batch" and node.args:
-            return self.number(node.args[0], depth + 1)
-        return None
+        """The whole number that an expression plainly is: a constant, a name of one, an argument's default, a sum."""
+        found = self.value(node, depth)
+        return found if isinstance(found, int) and 0 < found <= MOST_COUNTED else None
 
-    def _argument_default(self, name: str) -> int | None:
+    def value(self, node: ast.expr | None, depth: int = 0) -> int | float | None:
+        """The number that an expression plainly is, at most MOST_COUNTED either way."""
+        if node is None or depth > MOST_DEPTH:
+            return None
+        if node not in self._numbers:
+            self._numbers[node] = None  # what is defined by itself has no number
+            found = self._computed(node, depth)
+            self._numbers[node] = found if found is not None and abs(found) <= MOST_COUNTED else None  # no nan either
+        return self._numbers[node]
+
+    @cached_property
+    def _numbers(self) -> dict[ast.expr, int | float | None]:
+        """The number of each expression that was asked for, so that each is computed once."""
+        return {}
+
+    def _computed(self, node: ast.expr, depth: int) -> int | float | None:
+        found: int | float | None = None
+        if isinstance(node, ast.Constant):
+            found = node.value if isinstance(node.value, int | float) and not isinstance(node.value, bool) else None
+        elif isinstance(node, ast.Name):
+            found = self.value(self.assigned(node.id), depth + 1)
+        elif isinstance(node, ast.Attribute):
+            found = self.value(self._argument_default(node.attr), depth + 1)
+        elif isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            left, right = self.value(node.left, depth + 1), self.value(node.right, depth + 1)
+            if left is not None and right is not None and not (right == 0 and type(node.op) in _DIVISIONS):
+                found = _OPERATORS[type(node.op)](left, right)
+        elif isinstance(node, ast.Call) and node.args:
+            name = last_name(node.func)
+            if name == "len":
+                found = self.size(node.args[0], depth + 1)
+            elif name in ("share_of_batch", "int"):
+                inner = self.value(node.args[0], depth + 1)
+                found = None if inner is None else int(inner)
+        return found
+
+    def _argument_default(self, name: str) -> ast.expr | None:
         """The default of argparse's option for `options.NAME`."""
         for call in self.calls("add_argument"):
             options = [arg.value for arg in call.args if isinstance(arg, ast.Constant) and isinstance(arg.value, str)]
             if name in {option.lstrip("-").replace("-", "_") for option in options}:
-                return self.number(keyword(call, "default"))
+                return keyword(call, "default")
         return None
 
     def size(self, node: ast.expr | None, depth: int = 0) -> int | None:
         """The number of samples of a dataset, where the text says it."""
-        if node is None or depth > 4:
+        if node is None or depth > MOST_DEPTH:
             return None
         if isinstance(node, ast.Name):
-            return self.size(self.assigned(node.id), depth + 1)
+            return self._part(node.id, depth + 1) or self.size(self.assigned(node.id), depth + 1)
         if isinstance(node, ast.Call):
             name = last_name(node.func)
             if name == "len" and node.args:
@@ -186,9 +224,27 @@ class Source:
                 return KNOWN_SIZES[name]
             if name in MADE and node.args:
                 first = node.args[0]
-                return self.number(first.elts[0] if isinstance(first, ast.Tuple) and first.elts else first)
+                count = first.elts[0] if isinstance(first, ast.Tuple) and first.elts else first
+                return self.number(count, depth + 1)
             inner = node.args[0] if node.args else node.func.value if isinstance(node.func, ast.Attribute) else None
             return self.size(inner, depth + 1)
+        return None
+
+    def _part(self, name: str, depth: int) -> int | None:
+        """The samples of one part of a dataset: of `train` after `train, test = random_split(dataset, [800, 200])`."""
+        for call in self.calls("random_split"):
+            statement = self.statement(call)
+            targets = statement.targets[0] if isinstance(statement, ast.Assign) else None
+            parts = keyword(call, "lengths") or (call.args[1] if len(call.args) > 1 else None)
+            if not isinstance(targets, ast.Tuple | ast.List) or not isinstance(parts, ast.Tuple | ast.List):
+                continue
+            for target, part in zip(targets.elts, parts.elts, strict=False):
+                if isinstance(target, ast.Name) and target.id == name:
+                    share = self.value(part, depth + 1)
+                    if isinstance(share, int):
+                        return share if share > 0 else None
+                    whole = self.size(call.args[0], depth + 1)
+                    return int(share * whole) if share is not None and whole is not None and 0 < share <= 1 else None
         return None
 
 

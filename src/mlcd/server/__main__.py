@@ -1,24 +1,19 @@
 """`python -m mlcd.server MODEL`: serve one model until SIGTERM, Ctrl-C, or the end of standard input."""
 
 import argparse
-import asyncio
 import json
-import logging
-import math
 import os
 import signal
 import socket
 import sys
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from mlcd.errors import BadInput, MlcdError
-from mlcd.server.limits import BACKLOG, Limits, flag
+from mlcd.server.limits import Limits, flag
 from mlcd.server.options import Device, Engine, Precision, ServerOptions
 from mlcd.server.tensors import input_of
 from mlcd.untrusted import whole_number
@@ -34,9 +29,11 @@ def main() -> int:
     try:
         options = _options(arguments)
         _pin(options.cpus)
-        _allow_descriptors(options.limits)
-        listener = _listen(options.host, options.port)
-        with listener:
+        from mlcd.server.running import allow_descriptors, listen  # noqa: PLC0415
+
+        allow_descriptors(options.limits)
+        # Binding comes before the model is read, so that a port in use is reported at once.
+        with listen(options.host, options.port) as listener:
             model = _loaded(options)
             _serve(options, model, listener, begun, arguments.until_stdin_closes)
     except MlcdError as error:
@@ -148,55 +145,14 @@ def _pin(cpus: tuple[int, ...]) -> None:
     os.sched_setaffinity(0, cpus)
 
 
-def _allow_descriptors(limits: Limits) -> None:
-    """Let this process open as many descriptors as its limits need. Raises BadInput where the system forbids that."""
-    try:
-        import resource  # noqa: PLC0415
-    except ImportError:  # Windows has no such limit
-        return
-    allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    unlimited = resource.RLIM_INFINITY
-    if allowed == unlimited or allowed >= limits.descriptors:
-        return
-    if most != unlimited and most < limits.descriptors:
-        raise BadInput(
-            f"--connections: {limits.connections} need {limits.descriptors} descriptors, this process may open {most};"
-            f" choose {max(most - limits.descriptors + limits.connections, 1)} or fewer, or raise the limit (ulimit -n)"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (limits.descriptors, most))
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket. Binding comes before the model is read, so that a port in use is reported at once."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # asyncio disables Nagle's algorithm only if the protocol is given as TCP; otherwise a request takes 40 ms more.
-    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((host, port))
-    except OSError as error:
-        listener.close()
-        problem = os.strerror(error.errno or 0)
-        raise BadInput(
-            f"--port: {port} on {host} cannot be used: {problem}; choose another, or 0 for a free one"
-        ) from error
-    return listener
-
-
 def _serve(options: ServerOptions, model: "Model", listener: socket.socket, begun: float, until_stdin: bool) -> None:
-    import uvicorn  # noqa: PLC0415
-
     from mlcd.server.app import make_app  # noqa: PLC0415
-    from mlcd.server.front import Connections  # noqa: PLC0415
-    from mlcd.server.journal import Journal  # noqa: PLC0415
     from mlcd.server.memory import Memory  # noqa: PLC0415
+    from mlcd.server.running import address_of, run_app  # noqa: PLC0415
 
-    journal, memory = Journal(), Memory(options.limits.in_flight_bytes)
-    logging.basicConfig(level=logging.WARNING, handlers=[journal])
-    connections = Connections(options.limits, memory, journal)
-    host, port = listener.getsockname()[:2]
+    memory = Memory(options.limits.in_flight_bytes)
     ready = {
-        "address": f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}",
+        "address": address_of(listener),
         "model": options.model_name,
         "pid": os.getpid(),
         "startup_seconds": round(time.monotonic() - begun, 3),
@@ -208,50 +164,18 @@ def _serve(options: ServerOptions, model: "Model", listener: socket.socket, begu
         "inputs": [spec.as_json() for spec in model.inputs],
         "outputs": [spec.as_json() for spec in model.outputs],
     }
-
-    class Announced(uvicorn.Server):
-        @contextmanager
-        def capture_signals(self) -> Iterator[None]:
-            """Shut down cleanly on Ctrl-C and SIGTERM, with exit code 0; uvicorn would raise the signal again."""
-            before = {sign: signal.signal(sign, self.handle_exit) for sign in (signal.SIGINT, signal.SIGTERM)}
-            yield
-            for sign, handler in before.items():
-                signal.signal(sign, handler)
-
-        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-            asyncio.get_running_loop().set_exception_handler(_log_exception)
-            connections.start()
-            await super().startup(sockets)
-            print(json.dumps(ready), flush=True)  # noqa: T201
-
     # The thread that reads requests and those that run the model share the interpreter; its default switch interval of
     # 5 ms would show in every latency.
     sys.setswitchinterval(0.0005)
-    server = Announced(
-        uvicorn.Config(
-            make_app(options, model, memory),
-            loop="asyncio",
-            http=connections.protocol,  # type: ignore[arg-type] # a function that makes one
-            ws="none",
-            log_config=None,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            proxy_headers=False,  # nothing here depends on the client's address, and no header may change it
-            timeout_keep_alive=math.ceil(options.limits.idle_seconds),
-            timeout_graceful_shutdown=5,
-            backlog=BACKLOG,
-        )
-    )
     if until_stdin:
         threading.Thread(target=_end_with_stdin, daemon=True).start()
-    server.run(sockets=[listener])
-    journal.write_counts(ending=True)
-
-
-def _log_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Log what asyncio could tell nobody, such as that a connection could not be accepted."""
-    logging.getLogger("asyncio").error(str(context.get("message")), exc_info=context.get("exception"))
+    run_app(
+        make_app(options, model, memory),
+        listener,
+        options.limits,
+        memory=memory,
+        ready=lambda: print(json.dumps(ready), flush=True),  # noqa: T201
+    )
 
 
 def _end_with_stdin() -> None:

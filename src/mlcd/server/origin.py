@@ -28,14 +28,14 @@ def stranger(headers: Iterable[tuple[bytes, bytes]], allowed: tuple[str, ...] = 
     for name, value in headers:
         if name not in (b"host", b"origin"):
             continue
-        host = _host(value.decode("latin-1"))
+        host = host_of(value.decode("latin-1"))
         if not is_loopback(host) and host not in allowed:
             given = printable(value.decode("latin-1"), most_characters=100)
             return f"{name.decode().capitalize()} {given!r}: only this machine may use this server; see --allow-host"
     return ""
 
 
-def _host(value: str) -> str:
+def host_of(value: str) -> str:
     """The host of "host", "host:port", "[address]:port" or "scheme://" before one of them; lower case."""
     host = value.rpartition("://")[2].strip().lower()
     if host.startswith("["):

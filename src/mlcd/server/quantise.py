@@ -31,6 +31,7 @@ def quantised(path: Path, cache: Path | None = None) -> Path:
 def _quantise(path: Path, made: Path) -> None:
     import logging  # noqa: PLC0415
 
+    import onnx  # noqa: PLC0415
     from google.protobuf.message import DecodeError  # type: ignore[import-untyped]  # noqa: PLC0415
     from onnx import checker, shape_inference  # noqa: PLC0415
     from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415
@@ -38,7 +39,11 @@ def _quantise(path: Path, made: Path) -> None:
     quiet, before = logging.getLogger(), logging.getLogger().level
     quiet.setLevel(logging.ERROR)  # it recommends a preprocessing step that dynamic quantisation does not need
     try:
-        quantize_dynamic(path, made, weight_type=QuantType.QInt8, extra_options={"DefaultTensorType": 1})
+        model = onnx.load(path)
+        # PyTorch notes the shapes of weights too. The quantiser transposes some weights, and then refuses the old
+        # shapes; it infers those that it needs.
+        del model.graph.value_info[:]
+        quantize_dynamic(model, made, weight_type=QuantType.QInt8, extra_options={"DefaultTensorType": 1})
     except (
         DecodeError,
         checker.ValidationError,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.errors import BadInput, MissingExtra
+from mlcd.extras import missing_text
 from mlcd.server.model import Feeds, ModelRefused, check_batch_axis, existing, warm_up
 from mlcd.server.options import SCRIPTED, Device, Precision, ServerOptions
 from mlcd.server.tensors import DATATYPES, TensorSpec
@@ -200,7 +201,7 @@ def _torch() -> Any:
     try:
         import torch  # noqa: PLC0415
     except ImportError as error:
-        raise MissingExtra("a PyTorch model needs PyTorch: pip install 'mlcd[serve-torch]'") from error
+        raise MissingExtra(missing_text("serve-torch", "a PyTorch model")) from error
     return torch
 
 

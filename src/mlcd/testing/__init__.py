@@ -7,7 +7,7 @@
         def text(self):
             return "greedy"
 
-mlcd's own tests subclass them too. Needs pytest: `pip install 'mlcd[testing]'`.
+mlcd's own tests subclass them too. Needs pytest.
 """
 
 import pytest

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Batching, Blueprint, Problem
 from mlcd.space import Config, Knob, Space
+from mlcd.space.settings import Condition, Setting, Settings
 from mlcd.trial.trial import Failure, FailureKind, Measurement, Trial
 from mlcd.units import Usd
 
@@ -85,6 +86,37 @@ def batched(problem: Problem, batches: Sequence[int] = (64, 256)) -> Problem:
     )
 
 
+SETTINGS = Settings(
+    (
+        Setting(name="precision", values=("fp32", "bf16")),
+        Setting(name="micro_batch", values=(1, 2, 8), memory="rises", when=Condition((("sharding", ("fsdp",)),))),
+        Setting(name="sharding", values=("ddp", "fsdp")),
+    ),
+    exclude=(Condition((("precision", ("fp32",)), ("micro_batch", (8,)))),),
+)
+"""Knobs of a script, with a condition and an exclusion: 7 settings."""
+
+
+def with_settings(problem: Problem) -> Problem:
+    """The problem with SETTINGS to choose."""
+    rows = SETTINGS.rows("", 1)
+    configs = tuple(
+        Config((*c.values, *zip(SETTINGS.names, row, strict=True))) for c in problem.space.configs for row in rows
+    )
+    space = Space((*problem.space.knobs, *SETTINGS.space_knobs(rows)), configs)
+    return replace(problem, space=space, usd_per_hour=tuple(p for p in problem.usd_per_hour for _ in rows))
+
+
+def setting_factor(config: Config) -> float:
+    """How much faster these settings are than the slowest on any machine, on accelerators more than on others."""
+    given = config.settings
+    factor = 1.8 if given.get("precision") == "bf16" else 1.0
+    factor *= {"ddp": 1.3, "fsdp": 0.5 + 0.2 * math.log2(1 + float(given.get("micro_batch", 1)))}.get(
+        str(given.get("sharding")), 1.0
+    )
+    return factor**1.3 if config.instance.startswith("p") else factor
+
+
 def measured(
     problem: Problem,
     config: Config,
@@ -127,5 +159,5 @@ def true_trial(problem: Problem, config: Config, *, attempt: int = 1, noise: flo
     speed = MACHINES[config.instance].samples_per_second(config.nodes)
     if speed is None:
         return failed(problem, config, FailureKind.OUT_OF_MEMORY, attempt=attempt)
-    factor = math.exp(noise * random.Random(f"true|{config}|{attempt}").gauss())
+    factor = math.exp(noise * random.Random(f"true|{config}|{attempt}").gauss()) * setting_factor(config)
     return measured(problem, config, speed * factor, error=noise, attempt=attempt, startup=60.0)

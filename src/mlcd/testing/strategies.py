@@ -18,7 +18,7 @@ from mlcd.problem import Problem
 from mlcd.search.registry import strategy
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
-from mlcd.testing.made import MACHINES, batched, failed, make_problem, true_trial
+from mlcd.testing.made import MACHINES, batched, failed, make_problem, true_trial, with_settings
 from mlcd.trial.plan import Plan, Remaining, plans, tie
 from mlcd.trial.trial import FailureKind, History, Suggestion, Trial
 from mlcd.units import Usd
@@ -37,16 +37,20 @@ GOALS = {
 COUNTS = (1, 2, 4, 8, 16)
 
 
-def fresh_problem(goal: str, *, batches: bool = False, counts: tuple[int, ...] = COUNTS) -> Problem:
-    """Three synthetic instance types under one of GOALS; with a global batch to choose if `batches`."""
+def fresh_problem(
+    goal: str, *, batches: bool = False, settings: bool = False, counts: tuple[int, ...] = COUNTS
+) -> Problem:
+    """Three synthetic instance types under one of GOALS; with a global batch, or with settings, to choose."""
     problem = make_problem(goal=GOALS[goal], counts=counts)
+    if settings:
+        return with_settings(problem)
     return batched(problem) if batches else problem
 
 
 @cache
-def known_problem(goal: str, *, batches: bool = False) -> Problem:
+def known_problem(goal: str, *, batches: bool = False, settings: bool = False) -> Problem:
     """The same object each time, so that fits of equal histories are cached across tests."""
-    return fresh_problem(goal, batches=batches)
+    return fresh_problem(goal, batches=batches, settings=settings, counts=(1, 4, 16) if settings else COUNTS)
 
 
 Outcome = Callable[[Problem, Config, int], Trial]
@@ -122,11 +126,13 @@ class StrategyContract:
     text                 fixture: the strategy as a user writes it, `NAME[:OPTION=VALUE,...]`
     make                 makes the strategy from `text` and a seed; override it for a strategy without a name
     chooses_batch        whether its problems have a batch to choose
+    has_settings         whether its problems have knobs of the script to choose
     needs_trials         False for a strategy that recommends configurations that were never measured
     knee_by_product      False for a strategy whose knee is not the smallest product of time and cost
     """
 
     chooses_batch: ClassVar[bool] = False
+    has_settings: ClassVar[bool] = False
     needs_trials: ClassVar[bool] = True
     knee_by_product: ClassVar[bool] = True
 
@@ -138,10 +144,11 @@ class StrategyContract:
         return strategy(text, seed=seed)
 
     def fresh(self, goal: str) -> Problem:
-        return fresh_problem(goal, batches=self.chooses_batch)
+        counts = (1, 4, 16) if self.has_settings else COUNTS
+        return fresh_problem(goal, batches=self.chooses_batch, settings=self.has_settings, counts=counts)
 
     def known(self, goal: str) -> Problem:
-        return known_problem(goal, batches=self.chooses_batch)
+        return known_problem(goal, batches=self.chooses_batch, settings=self.has_settings)
 
     @pytest.fixture(params=["fastest", "knee", "both", "budget", "hopeless"])
     def problem(self, request: pytest.FixtureRequest) -> Problem:

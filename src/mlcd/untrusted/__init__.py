@@ -15,7 +15,7 @@ only: nodes use it too.
 from mlcd.untrusted.copying import check_tree, check_way, copy_tree, delete_tree, inside
 from mlcd.untrusted.files import Tail, last_line, last_lines, read_bytes, read_json
 from mlcd.untrusted.paths import expanded, read_named
-from mlcd.untrusted.pickles import only_weights
+from mlcd.untrusted.pickles import entries, only_weights
 from mlcd.untrusted.tables import Column, read_table
 from mlcd.untrusted.text import hidden, is_utf8, on_one_line, printable, whole_number
 from mlcd.untrusted.values import Fields, Malformed, NotJson, TooLarge, parse_json
@@ -31,6 +31,7 @@ __all__ = [
     "check_way",
     "copy_tree",
     "delete_tree",
+    "entries",
     "expanded",
     "hidden",
     "inside",

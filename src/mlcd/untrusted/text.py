@@ -14,7 +14,7 @@ def printable(text: str, *, most_characters: int = MOST_CHARACTERS) -> str:
     """The text without what a terminal would obey: escapes, control characters, direction marks. Line ends stay."""
     if len(text) > most_characters:
         text = f"{text[:most_characters]}…"
-    if text.isprintable():
+    if text.translate(_SPACES).isprintable():
         return text
     return "".join(character if character in "\n\t" or _is_shown(character) else "�" for character in text)
 

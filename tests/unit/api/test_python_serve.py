@@ -16,9 +16,11 @@ from mlcd.goal import Slo
 from mlcd.profiler.load import Verified
 from mlcd.space import Config
 from mlcd.spec.serving import parse_serve
+from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
 from mlcd.trial.trial import Load, Measurement
 from mlcd.units import Usd
+from mlcd.web.records import Records
 
 JOB: dict[str, object] = {
     "name": "tiny",
@@ -105,6 +107,25 @@ def test_a_result_has_everything(folder: Path) -> None:
     assert "<title>tiny: batch=4" in result.report(folder / "r.html").read_text(encoding="utf-8")
     with pytest.raises(AttributeError):
         result.record = None  # type: ignore[misc, assignment]
+
+
+def test_lists_do_not_show_a_choice_that_failed_its_verification(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def failed(cloud: Any, config: Config, *, rate: float, **_: Any) -> Verified:
+        return Verified(rate=rate, seconds=70.0, load=load(0.03), fault="p99 of 1 s")
+
+    monkeypatch.setattr(engine, "verify_load", failed)
+    result = mlcd.serve(JOB)
+    assert result.best is None
+    assert result.record.choice is not None, "the verdict, before the verification"
+    with Store(folder / "home") as store:
+        assert store.summary(result.run_id).choice == ""
+    assert Records(folder / "home").now(result.run_id).best is None
+    monkeypatch.setattr(engine, "verify_load", verified)
+    held = mlcd.serve(JOB)
+    assert held.best is not None
+    with Store(folder / "home") as store:
+        assert store.summary(held.run_id).choice == str(held.best.config)
+    assert Records(folder / "home").now(held.run_id).best == str(held.best.config)
 
 
 def test_no_configuration_meeting_the_goal_is_a_status() -> None:

@@ -47,8 +47,11 @@ FUNCTIONS: dict[str, dict[str, Any]] = {
     "learning_rate": {"default": 0.1},
     "share_of_batch": {},
     "score": {"accuracy": 0.5},
+    "what_if": {"run": "a-run"},
+    "describe": {"parameters": 1e6, "layers": 2, "hidden": 8, "heads": 2, "sequence": 16},
 }
-NOT_CALLED = {"Result", "ServeResult", "ServerlessResult", "Usd", "__version__"}
+# `knob` takes any default, and `ui` starts a process: each has its own tests.
+NOT_CALLED = {"Result", "ServeResult", "ServerlessResult", "Usd", "__version__", "knob", "ui"}
 # The other two forms of search, whose arguments cannot be combined with a job.
 FORMS: dict[str, dict[str, Any]] = {
     "a custom value": {
@@ -92,6 +95,9 @@ WRONG: dict[str, list[object]] = {
     "sync": [[], 42],
     "functions": [{}, [], True, 1.5, ["a"]],
     "memory": [{}, [], True, 1.5],
+    "run": [None, 42, [], b"a"],
+    "weight": ["much", [], True, 2.0],
+    **{name: [None, "many", [], True, -1] for name in ("parameters", "layers", "hidden", "heads", "sequence")},
     "run_id": [None, 42, [], "", b"a"],
     "minimize": [None, 42, "tme"],
     "deadline_seconds": ["6h", [], True],

@@ -46,3 +46,21 @@ def test_a_cell_is_one_line_and_no_formula(capsys: pytest.CaptureFixture[str]) -
     assert row["c"] == "-1.5"
     assert row["d"] == ""
     assert "\x1b" not in row["e"]
+
+
+def test_the_catalog_as_csv_is_a_catalog_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path))
+    assert run(["catalog", "g6.*", "c7i.large", "-o", "csv"]) == 0
+    written = capsys.readouterr().out
+    assert run(["catalog", "g6.*", "c7i.large", "-o", "json"]) == 0
+    expected = json.loads(capsys.readouterr().out)["instances"]
+    assert [row["name"] for row in csv.DictReader(io.StringIO(written))] == [each["name"] for each in expected]
+    own = written.replace("0.8048", "0.9")
+    assert own != written
+    (tmp_path / "own.csv").write_text(own, encoding="utf-8")
+    monkeypatch.setenv("MLCD_CATALOG", str(tmp_path / "own.csv"))
+    assert run(["catalog", "g6.xlarge", "-o", "json"]) == 0
+    (changed,) = json.loads(capsys.readouterr().out)["instances"]
+    assert changed == {**expected[0], "usd_per_hour": 0.9}

@@ -1,5 +1,6 @@
 """`mlcd down`: lists and asks before it ends everything; ends one run alone."""
 
+import errno
 import json
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -123,3 +124,31 @@ def test_a_run_that_is_active_is_asked_for(engine: Engine, capsys: pytest.Captur
 def test_a_dry_run_ends_nothing(engine: Engine) -> None:
     assert run(["down", "--on", "local", "--dry-run"]) == 0
     assert engine.ended == []
+
+
+def test_a_lease_that_cannot_be_ended_keeps_no_other_running(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def end(leftover: Leftover) -> None:
+        if "0d0d0d" in leftover.lease_id:
+            raise OSError(errno.ENODEV, "No such device")
+        engine.ended.append(leftover.lease_id)
+
+    monkeypatch.setattr(engine, "end", end)
+    assert run(["down", "--on", "local", "-y", "-o", "json"]) == 7
+    said = capsys.readouterr()
+    assert [row["ended"] for row in json.loads(said.out)["found"]] == [False, True, True]
+    assert said.err == "mlcd: mlcd-one-a1b2c3-0d0d0d: [Errno 19] No such device\n"
+
+
+@pytest.mark.parametrize(("on", "code"), [([], 0), (["--on", "local"], 7)])
+def test_a_cloud_that_cannot_be_searched_is_named(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], on: list[str], code: int
+) -> None:
+    def leftovers() -> tuple[Leftover, ...]:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory", "/sys/fs/cgroup/gone")
+
+    monkeypatch.setattr(engine, "leftovers", leftovers)
+    assert run(["down", *on, "-y", "-o", "json"]) == code
+    said = capsys.readouterr()
+    assert "/sys/fs/cgroup/gone" in (said.err if on else json.loads(said.out)["not_looked"]["local"])

@@ -56,7 +56,84 @@ def serverless(old: str, new: str, *says: str, code: int = 2) -> Mistake:
 
 
 SEARCH = "goal: {minimize: time}"
+LOCAL = "name: l\nworkdir: .\nrun: python x.py\nresources: {infra: local}\njob: {samples: 9}\ngoal: {minimize: time}\n"
+
+
+def local(old: str, new: str, *says: str) -> Mistake:
+    assert old in LOCAL
+    return Mistake(("train", "bad.yaml"), ("bad.yaml:", *says), files={"bad.yaml": LOCAL.replace(old, new), "x.py": ""})
+
+
 MISTAKES = {
+    "a goal in one word": train(
+        SEARCH, "goal: fastest", "goal: must be a mapping", "{minimize: ..., deadline: ..., budget"
+    ),
+    "a goal in another currency": train(SEARCH, "goal: {minimize: time, budget: 10 EUR}", "US dollars only"),
+    "a deadline by the clock": train(SEARCH, "goal: {minimize: time, deadline: '18:00'}", "6h30m", "2026-12-01T18:00Z"),
+    "a deadline of ISO 8601": train(SEARCH, "goal: {minimize: time, deadline: PT6H}", "goal.deadline: not a duration"),
+    "a type in capitals": train("p2.xlarge", "P2.XLarge", "did you mean 'p2.xlarge'?"),
+    "types in one text": train(
+        "[c5.xlarge, p2.xlarge]", "'c5.xlarge, p2.xlarge'", "did you mean '[c5.xlarge, p2.xlarge]'?"
+    ),
+    "a type of Azure": train("p2.xlarge", "Standard_NC6s_v3", "unknown instance type of aws"),
+    "a region behind sim/aws": train("sim/aws", "sim/aws/us-east-1", "resources.infra: there is no such cloud"),
+    "thousands": train("50000", "50k", "job.samples: must be a number", "did you mean '50000'?"),
+    "millions": train("50000", "1.5M", "did you mean '1500000'?"),
+    "no number": train("50000", ".nan", "job.samples: is out of range"),
+    "half a batch": train("epochs: 1", "batch: 0.5", "job.batch: must be a whole number"),
+    "minutes with a unit": train(SEARCH, f"{SEARCH}\nsearch: {{trial: {{minutes: 5min}}}}", "did you mean '5'?"),
+    "seconds of a trial": train(SEARCH, f"{SEARCH}\nsearch: {{trial: {{seconds: 30}}}}", "did you mean 'minutes'?"),
+    "a percentage": train(SEARCH, f"{SEARCH}\nsearch: {{noise: 5%}}", "search.noise", "did you mean '0.05'?"),
+    "assurance in percent": train(SEARCH, f"{SEARCH}\nsearch: {{assurance: 99}}", "search.assurance: is out of range"),
+    "an option without a value": train(SEARCH, f"{SEARCH}\nsearch: {{strategy: 'auto:order'}}", "NAME:OPTION=VALUE"),
+    "accelerators the other way": train(
+        "instance_type: [c5.xlarge, p2.xlarge]", "accelerators: 8xH100", "did you mean 'H100:8'?"
+    ),
+    "accelerators with an x": train(
+        "instance_type: [c5.xlarge, p2.xlarge]", "accelerators: 8 x H100", "did you mean 'H100:8'?"
+    ),
+    "gpus at the top": train("num_nodes", "gpu: 4\nnum_nodes", "did you mean 'resources.gpus'?"),
+    "spot at the top": train("num_nodes", "spot: true\nnum_nodes", "did you mean 'resources.use_spot'?"),
+    "nodes": train("num_nodes", "nodes", "did you mean 'num_nodes'?"),
+    "a job in TOML": Mistake(
+        ("train", "bad.yaml"), ("bad.yaml:1: must be a mapping", "`mlcd init`"), files={"bad.yaml": "name = 't'\n"}
+    ),
+    "a web page": Mistake(
+        ("train", "bad.yaml"), ("bad.yaml:1: must be a mapping", "`mlcd init`"), files={"bad.yaml": "<html>404</html>"}
+    ),
+    "a target without a metric": local(
+        "{samples: 9}", "{samples: 9, target: 0.9}", "job.target", "{metric: ..., value: ..."
+    ),
+    "variables as a list": local("job:", "envs: [TOKEN=geheim]\njob:", "envs: must be a mapping", "{NAME: value}"),
+    "a secret that is not set": local("job:", "secrets: [NOPE_TOKEN]\njob:", "NOPE_TOKEN is not in your environment"),
+    "outputs elsewhere": local(
+        "job:", "outputs: [/tmp/model.pt]\njob:", "outputs[0]: must be inside the working folder"
+    ),
+    "half a pattern": local("job:", "progress: {pattern: '(?P<samples>[0-9'}\njob:", "is not a regular expression"),
+    "more nodes than there are": local("job:", "num_nodes: 5000\njob:", "num_nodes", "allowed: at most", "x local.1"),
+    "a program that is not there": local("python x.py", "pyhton x.py", "run: starts pyhton", "did you mean python?"),
+    "a verification without a unit": serve("goal:", "load: {verify: 10}\ngoal:", "load.verify: has no unit", "10s"),
+    "a limit without a unit": serve("50ms", "50", "goal.slo.p99: a latency needs a unit", "did you mean '50ms'?"),
+    "a rate by the minute": serve("slo:", "rate: 500/min, slo:", "goal.rate: is not a rate", "500/s"),
+    "another percentile": serve("p99", "p90", "goal.slo.p90: is not a percentile that is measured"),
+    "a loss below zero": serverless("0.5", "-1", "workload.target_loss: the loss of logistic never gets this low"),
+    "memory as a range": serverless("[1769]", "1769MB..3GB", "memory: is not a memory size"),
+    "a synchronisation": serverless("goal:", "sync: async\ngoal:", "did you mean 'asp'?"),
+    "the wrong command for a file": Mistake(
+        ("serve", "bad.yaml"), ("is a job for `mlcd train`", "mlcd train bad.yaml"), files={"bad.yaml": TRAIN}
+    ),
+    "a host that is none": Mistake(
+        ("serve", "m.onnx", "--deploy", "--host", "no host"), ("--host: there is no such address", "127.0.0.1")
+    ),
+    "a cloud to look at": Mistake(
+        ("down", "--on", "minicluod"), ("--on: there is no such cloud", "did you mean 'minicloud'?")
+    ),
+    "prices from nowhere": Mistake(
+        ("catalog", "refresh", "--from", "nosuch.csv"), ("there is no such file or folder",)
+    ),
+    "a type of no cloud": Mistake(
+        ("catalog", "nosuch"), ("no cloud has an instance type or accelerator 'nosuch'", "H100:8")
+    ),
     "a run of 5,000 letters": Mistake(("down", "a" * 5000, "-y"), ("no run has a name of 5,000 characters",)),
     "a script": Mistake(("train", "train.py"), ("is a script, not a job file", "run: python train.py", "mlcd init")),
     "a notebook": Mistake(("train", "n.ipynb"), ("is a notebook, not a job file",)),
@@ -111,7 +188,8 @@ MISTAKES = {
     "a rate in words": Mistake(("serve", "m.onnx", "--rate", "many"), ("--rate", "500/s")),
     "a size without a number": Mistake(("serve", "m.onnx", "--size", "x"), ("--size", "AXIS=N")),
     "files of another kind": Mistake(("serve", "m.onnx", "--write", "helm", "x"), ("'helm'", "compose")),
-    "serving elsewhere": Mistake(("serve", "m.onnx", "--on", "aws"), ("--on", "allowed: local")),
+    "serving without SkyPilot": Mistake(("serve", "m.onnx", "--on", "aws"), ("aws", "SkyPilot"), 7),
+    "serving on no cloud": Mistake(("serve", "m.onnx", "--on", "sim/aws"), ("--on", "allowed: local")),
     "a latency without a unit": serve("50ms", "50", "goal.slo.p99", "did you mean '50ms'?"),
     "a batch of none": serve("goal:", "knobs: {batch: [0]}\ngoal:", "knobs.batch", "at least 1"),
     "an unknown precision": serve("goal:", "knobs: {precision: [fp8]}\ngoal:", "knobs.precision", "fp32, int8"),
@@ -123,7 +201,7 @@ MISTAKES = {
     "functions on nodes": serverless("sim/lambda", "sim/aws", "resources.infra", "sim/lambda"),
     "an unknown back end": serverless("sim/lambda", "lithops/foo", "'foo'", "lithops/localhost", code=7),
     "ending a run that is not": Mistake(("down", "nosuch"), ("no run 'nosuch'", "mlcd runs")),
-    "ending on no cloud": Mistake(("down", "--on", "nocloud"), ("nocloud", "local, minicloud"), 7),
+    "ending on no cloud": Mistake(("down", "--on", "nocloud"), ("nocloud", "local, minicloud")),
     "an unknown benchmark": Mistake(("bench", "trian"), ("'trian'",)),
     "a benchmark of nothing": Mistake(("bench", "train"), ("--tables DIR or --sim",)),
 }

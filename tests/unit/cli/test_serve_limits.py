@@ -87,3 +87,11 @@ def test_the_dry_run_counts_verifications_that_fail(job: str, capsys: pytest.Cap
     assert f"about {format_seconds(usual)}." in said
     assert f"up to 5 verifications in all, about {format_seconds(longest)}" in said
     assert "1 load tests" not in said
+
+
+def test_the_dry_run_writes_flags_as_the_job_file_does(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    server = "server: {name: m, run: serve --port $PORT --chunked $CHUNKED}"
+    goal = "goal: {maximize: tokens per dollar, slo: {ttft_p95: 1s}}"
+    Path(job).write_text(f"name: chat\n{server}\nknobs: {{CHUNKED: [true, false]}}\n{goal}\n")
+    assert run(["serve", job, "--dry-run"]) == 0
+    assert "CHUNKED true, false" in capsys.readouterr().out

@@ -9,13 +9,13 @@ from typing import cast
 
 import jsonschema
 import pytest
+from tests.rendered import picture_names, picture_of
 
 from mlcd.cli.main import run
 from mlcd.findings import shown
 from mlcd.report.serverless import instances_text, serverless_verdict
 from mlcd.report.serverless_html import serverless_html
 from mlcd.report.serverless_json import serverless_json, serverless_schema
-from mlcd.report.serverless_picture import serverless_picture
 from mlcd.run.run import EpochRun
 from mlcd.run.verdict import PlainInstance
 from mlcd.store.store import Store
@@ -211,9 +211,10 @@ def test_reports_of_a_run_without_epochs_and_with_failures(job: Path) -> None:
     real = replace(record, header=replace(record.header, simulated=False))
     for run_so_far in (record, replace(record, steps=()), replace(real, steps=record.steps[:1])):
         each = shown(replace(run_so_far, findings=None))
-        ET.fromstring(serverless_picture(each))
-        assert "NaN" not in serverless_picture(each)
-        assert serverless_html(each).count("<svg") == 2, "one for wide screens and one for narrow ones"
+        ET.fromstring(picture_of(each, "epochs"))
+        assert "NaN" not in picture_of(each, "epochs")
+        count = 2 * len(picture_names(each))
+        assert serverless_html(each).count("<svg") == count, "one for wide screens and one for narrow ones"
         text = json.dumps(serverless_json(each), allow_nan=False)
         jsonschema.validate(json.loads(text), serverless_schema())
         assert each.run_id in serverless_verdict(each)
@@ -224,3 +225,18 @@ def test_the_template_reaches_its_target(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
     assert run(["init", "functions.yaml", "-t", "serverless"]) == 0
     assert run(["serverless", "functions.yaml", "-o", "json"]) == 0
+
+
+def test_a_dry_run_says_the_limits_and_what_the_first_epoch_may_cost(
+    job: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_mpc(job)
+    assert run(["serverless", str(job), "--dry-run", "--budget", "2 USD", "--deadline", "3h"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "nothing is spent and nothing is written" in said
+    for words in ("budget $2.00", "deadline 3 h in all", "scheduler mpc", "authorised for at most $"):
+        assert words in said
+    assert run(["serverless", str(job), "--dry-run", "--budget", "2 USD", "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["budget_usd"] == 2.0
+    assert 0 < answer["first_authorised_usd"] <= 2.0

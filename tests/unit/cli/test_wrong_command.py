@@ -1,12 +1,13 @@
 """A job file for another command, a run that is not there, an option of a sibling: each says what to do."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from mlcd.cli.main import run
 from mlcd.spec.functions import SERVERLESS
-from mlcd.spec.job_file import OWN_FIELDS, SHARED_FIELDS
+from mlcd.spec.job_file import OWN_FIELDS, PROGRAM_FIELDS, SHARED_FIELDS
 from mlcd.spec.parse import TRAIN
 from mlcd.spec.serving import SERVE, model_record, server_record
 
@@ -41,7 +42,8 @@ def test_a_job_for_another_command_names_it(
 def test_the_fields_that_tell_are_those_of_the_readers(kind: object) -> None:
     tables = (model_record, server_record) if kind is SERVE else (kind.record,)  # type: ignore[attr-defined]
     fields = {name for table in tables for name in table(None).fields}
-    assert fields == OWN_FIELDS[kind.command] | SHARED_FIELDS  # type: ignore[attr-defined]
+    shared = SHARED_FIELDS if kind is SERVERLESS else SHARED_FIELDS | PROGRAM_FIELDS
+    assert fields == OWN_FIELDS[kind.command] | shared  # type: ignore[attr-defined]
 
 
 def test_a_misplaced_field_is_not_taken_for_another_command(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,3 +75,21 @@ def test_a_dry_run_on_this_machine_spends_no_real_money(here: Path, capsys: pyte
     said = capsys.readouterr().out
     assert "local (nominal prices: nobody is charged)" in " ".join(said.split())
     assert "real money" not in said
+
+
+def test_a_state_that_does_not_exist_is_refused_where_there_are_no_runs_yet(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert run(["runs", "--status", "finished"]) == 2
+    assert "there is no such state (got 'finished')" in capsys.readouterr().err
+
+
+def test_a_wrong_address_of_a_store_is_refused_before_the_driver_is_looked_for(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLCD_STORE", "mysql://db/team")
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    for name in [name for name in sys.modules if name.startswith("mlcd.store.postgres")]:
+        monkeypatch.delitem(sys.modules, name)
+    assert run(["runs"]) == 2
+    assert "MLCD_STORE: is not the address of a PostgreSQL server (got mysql://...)" in capsys.readouterr().err

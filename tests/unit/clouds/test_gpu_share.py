@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from tests import fake_gpu
 
-import mlcd.clouds.serving.mps
+import mlcd.clouds.mps
+from mlcd.clouds.gpu_share import on_share
 from mlcd.clouds.serving import CommandServing, LocalServing
-from mlcd.clouds.serving.gpu_share import on_share
 from mlcd.clouds.serving.local import cores_of
 from mlcd.clouds.serving.provider import Endpoint
 from mlcd.gpus import Gpu, can_share, find_gpus, used_gib
@@ -69,7 +69,7 @@ def test_a_share_limits_processors_and_memory() -> None:
         "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": f"0={35 * 1024}M",
     }
     assert command[-1] == "serve"
-    assert mlcd.clouds.serving.mps.__file__ in command
+    assert mlcd.clouds.mps.__file__ in command
     assert on_share(["serve"], {}, gpu=H200, percent=100) == (["serve"], {"CUDA_VISIBLE_DEVICES": "GPU-aaa"})
 
 

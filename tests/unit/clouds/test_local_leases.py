@@ -1,5 +1,6 @@
 """Leases of this machine: what proves that a process is one's own, and what is only listed."""
 
+import errno
 import json
 import os
 import signal
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.synthetic import SyntheticCloud, make_problem, make_run
 
 from mlcd.cli.main import run as mlcd
 from mlcd.clouds import control_groups, local, local_leases, processes
@@ -25,6 +27,7 @@ from mlcd.clouds.processes import ProcessId
 from mlcd.errors import ProviderError
 from mlcd.platforms import descendants
 from mlcd.problem import STOP_SECONDS
+from mlcd.store.store import Store
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 
@@ -91,8 +94,8 @@ def no_groups(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control_groups, "tracking_parents", tuple)
 
 
-def hold(home: Path, name: str = LEASE) -> HeldLease:
-    folder = home / "work" / "a-run" / "leases" / name
+def hold(home: Path, name: str = LEASE, run: str = "a-run") -> HeldLease:
+    folder = home / "work" / run / "leases" / name
     folder.mkdir(parents=True)
     return LocalLeases(home, "local").hold(name, folder)
 
@@ -320,6 +323,22 @@ def test_a_damaged_key_hinders_no_new_lease(home: Path, damage: bytes) -> None:
         held.close()
 
 
+def test_records_in_a_folder_of_another_user_end_nothing(
+    home: Path, mark: str, no_groups: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    held = hold(home)
+    started = start(held, f"exec sleep 600.{mark}")
+    abandon(held)
+    until(lambda: running(mark))
+    with monkeypatch.context() as as_other:
+        as_other.setattr(os, "geteuid", lambda: os.getuid() + 1)
+        said = down(capsys, 1)
+    assert started.poll() is None
+    assert said["found"] == []
+    assert any("belongs to another user" in row["reason"] for row in said["unproved"])
+    held.close()
+
+
 def test_the_job_is_told_neither_the_home_nor_the_key(home: Path) -> None:
     hold(home)
     env = _environment(1)
@@ -434,6 +453,36 @@ def test_nothing_of_a_killed_lease_stays_when_its_processes_ended_themselves(
     assert down(capsys, 0)["found"] == []
     assert not [folder for folder in map(Path, held.record.groups) if folder.exists()]
     assert held.leases.records.get(LEASE) is None
+
+
+def test_a_deleted_run_leaves_neither_processes_nor_records(home: Path, mark: str, groups: None) -> None:
+    with Store(home) as store:
+        store.add(make_run(make_problem(), SyntheticCloud(), "auto", run_id="a-run"), spec={})
+    held, other = hold(home), hold(home, f"{LEASE}-2", run="b-run")
+    started = start(held, f"exec sleep 600.{mark}")
+    abandon(held)
+    abandon(other)
+    until(lambda: running(mark))
+    assert mlcd(["runs", "rm", "a-run", "--force", "-y"]) == 0
+    assert started.wait(PATIENCE_SECONDS) == -signal.SIGTERM
+    assert held.leases.records.get(LEASE) is None
+    assert not [folder for folder in map(Path, held.record.groups) if folder.exists()]
+    assert other.leases.records.get(f"{LEASE}-2") is not None, "another run's is not touched"
+    other.close()
+
+
+@pytest.mark.parametrize("code", [errno.ENOENT, errno.ENODEV])
+def test_a_group_that_another_process_removes_meanwhile_is_gone(
+    code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise OSError(code, os.strerror(code))  # before and after the file was opened
+
+    (tmp_path / "cgroup.procs").touch()
+    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(Path, "write_text", refuse)
+    control_groups.write_if_exists(tmp_path / "cgroup.procs", "0")
+    assert control_groups.pids_in(tmp_path) == set()
 
 
 def test_a_group_ends_what_is_paused_and_what_made_groups_of_its_own(home: Path, mark: str, groups: None) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from mlcd.clouds import control_groups
-from mlcd.clouds.minicloud import MiniCloud, cgroup, cloud, facilities, missing, network, record
+from mlcd.clouds.minicloud import MiniCloud, cgroup, cloud, facilities, hierarchy, missing, network, record
 from mlcd.clouds.minicloud.network import CommandFailed, find_command, free_subnet, limit
 from mlcd.clouds.minicloud.record import (
     LeaseRecord,
@@ -25,10 +25,10 @@ from mlcd.errors import ProviderError
 def uncached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(record, "REGISTRY", tmp_path / "registry")
     missing.cache_clear()
-    cgroup.mounted_controllers.cache_clear()
+    hierarchy.hierarchy.cache_clear()
     yield
     missing.cache_clear()
-    cgroup.mounted_controllers.cache_clear()
+    hierarchy.hierarchy.cache_clear()
 
 
 def test_types_are_shares_times_bandwidths() -> None:
@@ -85,14 +85,14 @@ def test_missing_root_and_control_groups_are_reported(monkeypatch: pytest.Monkey
     monkeypatch.setattr(control_groups, "_MOUNTS", mounts)
     lacks = "; ".join(missing())
     assert "needs root" in lacks
-    assert "not mounted for memory:" in lacks
+    assert "version 1 is not mounted for memory:" in lacks
 
 
 def test_what_the_kernel_refuses_is_named_and_the_probe_is_removed(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     mounts = tmp_path / "mounts"
-    mounts.write_text("".join(f"cgroup {tmp_path}/{name} cgroup rw,{name} 0 0\n" for name in cgroup.CONTROLLERS))
+    mounts.write_text("".join(f"cgroup {tmp_path}/{name} cgroup rw,{name} 0 0\n" for name in hierarchy.CONTROLLERS))
     monkeypatch.setattr(control_groups, "_MOUNTS", mounts)
     monkeypatch.setattr("mlcd.clouds.minicloud.facilities.os.geteuid", lambda: 0)
     monkeypatch.setattr(facilities, "find_command", lambda name: name)
@@ -199,3 +199,28 @@ def test_commands_are_found_in_the_administrators_folders(monkeypatch: pytest.Mo
     assert find_command("certainly-not-a-command") is None
     with pytest.raises(CommandFailed, match="'certainly-not-a-command' was not found"):
         network.run_command("certainly-not-a-command")
+
+
+def test_a_command_of_the_system_that_hangs_is_a_failed_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(network, "_COMMAND_SECONDS", 0.05)
+    with pytest.raises(CommandFailed, match=r"`sleep 60` did not end within 0.05 s"):
+        network.run_command("sleep", "60")
+
+
+def test_groups_that_another_mlcd_removes_meanwhile_are_gone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    folder = tmp_path / cgroup.FAMILY / "mlcd-a-1" / "0"
+    folder.mkdir(parents=True)
+    is_dir = Path.is_dir
+
+    def is_there_and_is_removed(path: Path) -> bool:
+        found = is_dir(path)
+        for each in (folder, *folder.parents[:2]):
+            each.rmdir() if is_dir(each) else None
+        return found
+
+    with monkeypatch.context() as patched:
+        patched.setattr(cgroup, "hierarchy", lambda: hierarchy.Version1({"cpu": tmp_path}))
+        patched.setattr(Path, "is_dir", is_there_and_is_removed)
+        assert cgroup.leases_with_groups() <= {"mlcd-a-1"}
+        assert cgroup.groups_of("mlcd-a-1") == ()
+        cgroup.end_groups("mlcd-a-1")

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,7 @@ from mlcd.clouds.skypilot.prices import offer
 from mlcd.clouds.skypilot.refusals import refused, with_reasons
 from mlcd.clouds.skypilot.task import cluster_name, make_task, run_command
 from mlcd.clouds.skypilot.transport import FETCH_OPTIONS, end_filters, news_filters, path_filters
+from mlcd.clouds.skypilot.worker import logs
 from mlcd.errors import BadInput, ProviderError
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
@@ -425,6 +427,38 @@ def test_a_worker_that_cannot_start_is_reported_with_its_log(tmp_path: Path) -> 
     assert not worker.is_alive
     with pytest.raises(ProviderError, match="has ended"):
         worker.call("hello", seconds=30)
+
+
+def test_lines_of_a_worker_that_are_no_answers_are_skipped(tmp_path: Path) -> None:
+    said = [
+        "no JSON", "null", "[]", "{}", '{"id": "1", "value": 3}', '{"id": 1e999}', '{"id": 1, "error": 7}',
+        '{"id": 1, "error": {"types": null}}', "[" * 100_000, '{"id": 99, "value": 1}',
+        '{"id": 1, "value": {"nodes": NaN}}',
+    ]  # fmt: skip
+    python = tmp_path / "bin" / "python"
+    python.parent.mkdir()
+    (tmp_path / "said").write_text("\n".join(said) + "\n")
+    python.write_text(f"#!/bin/sh\nread line\ncat {tmp_path / 'said'}\nread line\n")
+    python.chmod(0o700)
+    worker = Worker(python, tmp_path / "log")
+    try:
+        assert worker.call("status", seconds=30) == {"nodes": None}
+    finally:
+        worker.close()
+
+
+def test_what_nodes_put_in_the_place_of_their_logs_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fetched, folder = tmp_path / "fetched", tmp_path / "lease"
+    fetched.mkdir()
+    folder.mkdir()
+    (fetched / "run.log").write_text("trained")
+    (tmp_path / "key").write_text("secret")
+    (fetched / "link.log").symlink_to(tmp_path / "key")
+    (fetched / "folder.log").mkdir()
+    os.mkfifo(fetched / "pipe.log")
+    monkeypatch.setitem(sys.modules, "sky", SimpleNamespace(download_logs=lambda *_: {"1": str(fetched)}))
+    assert logs(cluster="mlcd-a", number=1, folder=str(folder)) == [str(folder / "run.log")]
+    assert [file.name for file in folder.iterdir()] == ["run.log"]
 
 
 @pytest.mark.parametrize(

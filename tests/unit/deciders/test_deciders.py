@@ -200,11 +200,11 @@ def test_a_job_that_is_shorter_than_a_trial_is_simply_run(goal: Goal) -> None:
     over = ask(search((A, B)), tried(new_run(short), A))
     assert isinstance(over, Conclude)
     assert over.verdict.choice is not None
-    assert "simply run" in over.verdict.stopped
+    assert "no more than another trial" in over.verdict.stopped
     assert started(ask(search((A, B)), tried(new_run(long), A))) == [B]
     assert started(ask(search((A, B), guarded=False), tried(new_run(short), A))) == [B]  # a rival does as it likes
     beside = new_run(replace(short, beside=True))
-    assert "simply run" not in str(ask(search((A, B)), tried(beside, A)))
+    assert "no more than another trial" not in str(ask(search((A, B)), tried(beside, A)))
 
 
 def test_a_trial_says_what_its_strategy_expects() -> None:

@@ -1,6 +1,7 @@
 """A trial that did all of the work and left the outputs ends the run: nothing is trained again."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from mlcd.report.as_json import record_json
 from mlcd.report.html import html_report
 from mlcd.report.verdict import verdict
 from mlcd.run.run import SearchRun
+from mlcd.run.verdict import Naive
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
@@ -94,7 +96,15 @@ def test_its_receipt_has_no_training_and_says_why() -> None:
     assert run.train_findings.receipt.run_usd is None
     assert run.train_findings.receipt.total_usd == run.spent == run.search_usd
     assert run.train_findings.done_share == 1.0
+    assert "over nodes" not in text, "a plot of one number of nodes says nothing"
     assert "no training was needed" in html_report(run)
+    assert run.verdict is not None
+    assert run.choice is not None
+    own = Naive(label="cheapest type", plan=run.choice, measured=True)
+    beside = shown(replace(run, findings=None, verdict=replace(run.verdict, naive=(own,))))
+    for answer in (" ".join(verdict(beside).split()), html_report(beside)):
+        assert "Shorter trials (search.trial.minutes, now " in answer
+        assert "also what was chosen; the search, which did the training too, took " in answer
     found = record_json(run)
     assert isinstance(found, dict)
     assert (found["status"], found["training"], found["exit_code"]) == ("done", None, 0)

@@ -180,8 +180,9 @@ def test_written_files_start_the_chosen_number_on_such_nodes(tmp_path: Path) -> 
         accelerator="L4",
         accelerators=2,
     )
-    nodes = SimpleNamespace(instances=(large,))
+    nodes = SimpleNamespace(instances=(large,), engine=None)
     cloud = SimpleNamespace(run="serve --port $PORT", model="m", ready="/", cpus=tuple(range(64)), gpu=None)
+    cloud.setup, cloud.workdir = "", None
     spec = SimpleNamespace(server=SimpleNamespace(image="made/up:1"), declared_knobs={"batch": (1, 8)})
     given: dict[str, Any] = {"spec": spec, "nodes": nodes}
     (file,) = write_command_files("kubernetes", tmp_path, run, cast(Any, cloud), **given)

@@ -8,7 +8,16 @@ import pytest
 from tests.unit.store.test_store import add
 
 from mlcd.errors import StoreError
-from mlcd.home import close_to_others, close_tree, home, private_file, private_folder, write_private, write_text
+from mlcd.home import (
+    close_to_others,
+    close_tree,
+    home,
+    job_environment,
+    private_file,
+    private_folder,
+    write_private,
+    write_text,
+)
 from mlcd.home.envs import forget, keep, kept
 from mlcd.store.store import FILE, Store
 from mlcd.untrusted import Malformed
@@ -135,3 +144,11 @@ def test_values_that_are_damaged_are_named(folder: Path, text: str) -> None:
     write_private(private_folder(folder / "envs") / "r.json", text)
     with pytest.raises(Malformed, match=r"envs/r\.json"):
         kept(folder, "r")
+
+
+def test_jobs_are_not_told_where_the_records_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MLCD_HOME", "/somewhere")
+    monkeypatch.setenv("MLCD_STORE", "postgresql://ana:secret@host/team")
+    monkeypatch.setenv("MLCD_OTHER", "told")
+    assert {name for name in job_environment() if name.startswith("MLCD_")} >= {"MLCD_OTHER"}
+    assert not {"MLCD_HOME", "MLCD_STORE"} & set(job_environment())

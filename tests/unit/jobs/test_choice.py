@@ -183,6 +183,8 @@ def test_every_node_needs_a_sample_of_the_batch() -> None:
 @pytest.mark.parametrize(
     ("on", "says"),
     [
+        ("amazon", ["there is no such cloud", "did you mean 'aws'?"]),
+        ("eks", ["did you mean 'kubernetes'?"]),
         ("foo", ["there is no such cloud", "allowed: sim/aws, sim/azure, sim/gcp, replay/FOLDER"]),
         ("sim", ["sim/CLOUD"]),
         ("sim/", ["sim/CLOUD"]),

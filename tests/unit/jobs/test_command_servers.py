@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 import yaml
-from tests import chat_server
+from tests import chat_server, hostile_server
 
 from mlcd.cli.main import run as run_mlcd
 from mlcd.clouds.serving import CommandServing
@@ -110,7 +110,6 @@ def test_the_fields_of_a_command() -> None:
         ({"knobs": {"a-b": [1]}}, "not a variable's name"),
         ({"knobs": {"SLOTS": []}}, "knobs.SLOTS"),
         ({"knobs": {"SLOTS": [1, 1]}}, "knobs.SLOTS.*repeats"),
-        ({"knobs": {"SLOTS": [True]}}, "quotes"),
         ({"knobs": {"SLOTS": ["a\nb"]}}, "line of text"),
         ({"goal": {"maximize": "tokens per dollar", "slo": {"p99": "50ms"}}}, "ttft_p50"),
         ({"goal": {"maximize": "tokens per dollar", "slo": {"ttft_p90": "50ms"}}}, "did you mean|ttft_p"),
@@ -312,16 +311,47 @@ def test_a_search_with_a_trace_and_with_random_arrivals(
 
 @pytest.mark.parametrize(
     ("fault", "words"),
-    [("--fault status", "status 503"), ("--fault endless", "does not end"), ("; exit 3", "the server ended")],
+    [
+        ("--fault status", "status 503"),
+        ("; exit 3", "the server ended"),
+        ("sleep", "not ready after"),
+        ("garbage", "does not answer as OpenAI's API does"),
+        ("die", "the server ended"),
+        ("leak", "of memory; 0.4 GiB were free"),
+        ("silent", "nothing came for"),
+        ("endless", "does not end"),
+    ],
 )
 def test_a_server_that_fails_is_a_failed_trial(
     fault: str, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Callable[..., Answer]
 ) -> None:
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
-    run = RUN.replace("$SLOTS", f"$SLOTS {fault}") if fault.startswith("--") else "true $PORT $SLOTS; exit 3"
+    monkeypatch.setattr("mlcd.clouds.serving.local.free_memory_bytes", lambda: 0.4 * 2**30)  # no leak gets far
+    hostile = f"exec {shlex.quote(sys.executable)} {shlex.quote(hostile_server.__file__)} {fault} $PORT $SLOTS"
+    own = {"sleep": "sleep 600; : $PORT $SLOTS", "; exit 3": "true $PORT $SLOTS; exit 3"}
+    run = RUN.replace("$SLOTS", f"$SLOTS {fault}") if fault.startswith("--") else own.get(fault, hostile)
     file = tmp_path / "job.yaml"
-    file.write_text(text(server={"run": run, "name": "x"}, knobs={"SLOTS": [1]}))
+    search = {"max_trials": 1, "trial": {"seconds": "3s", "watchdog": "8s", "retries": 0}}
+    file.write_text(text(server={"run": run, "name": "x"}, knobs={"SLOTS": [1]}, search=search))
     found = run_cli("serve", str(file))
     assert found.exit_code == 6, found.output
     assert words in found.output
     assert "Traceback" not in found.output
+
+
+def test_a_server_that_is_not_installed_is_told_before_the_first_load_test(
+    tmp_path: Path, run_cli: Callable[..., Answer]
+) -> None:
+    file = tmp_path / "job.yaml"
+    file.write_text(text(server={**JOB["server"], "run": "exec nosuch-server --port $PORT --slots $SLOTS"}))
+    dry = run_cli("serve", str(file), "--dry-run")
+    assert "server.run starts nosuch-server, which is not installed on this machine (not on PATH)" in dry.output
+    found = run_cli("serve", str(file))
+    assert (found.exit_code, found.stdout) == (2, ""), found.output
+    assert "server.run: starts nosuch-server, which is not installed" in found.stderr
+
+
+def test_values_that_are_still_marked_are_named(tmp_path: Path, run_cli: Callable[..., Answer]) -> None:
+    assert run_cli("init", str(tmp_path / "llm.yaml"), "-t", "vllm").exit_code == 0
+    said = run_cli("serve", str(tmp_path / "llm.yaml"), "--dry-run").output
+    assert "llm.yaml:4: model is still marked CHANGE THIS" in said

@@ -30,6 +30,10 @@ def simulated(resources: str) -> set[str]:
         ("{accelerators: H100:8}", {"p5.48xlarge"}),
         ("{accelerators: [H100:8, H200]}", {"p5.48xlarge", "p5en.48xlarge"}),
         ("{accelerators: {H100: 1, B200: null}}", {"p5.4xlarge", "p6-b200.48xlarge"}),
+        (
+            "{accelerators: {L40S: 8, A10G: 2..4, H100: [1, 8]}}",
+            {"g6e.48xlarge", "g5.12xlarge", "g5.24xlarge", "p5.48xlarge", "p5.4xlarge"},
+        ),
         ("{accelerators: 'V100:1'}", {"p3.2xlarge"}),  # also what is not of today, where it is named
         ("{infra: sim/gcp, accelerators: L4:8}", {"g2-standard-96"}),
         ("{instance_type: 'g*.48xlarge', accelerators: [L4, L40S]}", {"g6.48xlarge", "g6e.48xlarge"}),
@@ -49,6 +53,8 @@ def test_only_types_with_the_accelerator_may_be_chosen(resources: str, types: se
         ("{accelerators: 8}", "resources.accelerators", "must be text"),
         ("{accelerators: 'H100:0'}", "resources.accelerators", "is not an accelerator"),
         ("{accelerators: {H100: 0}}", "resources.accelerators.H100", "out of range"),
+        ("{accelerators: {L4: 1, H100: 2..4}}", "resources.accelerators.H100", "has this accelerator (got 'H100:2')"),
+        ("{accelerators: {H100: 4..2}}", "resources.accelerators.H100", "is an empty range"),
         ("{accelerators: [L4, L4]}", "resources.accelerators[1]", "given twice"),
     ],
 )

@@ -1,11 +1,13 @@
-"""A script that `run` names is looked for before any node is leased."""
+"""A script or program that a command names is looked for before any node is leased."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from mlcd.cli.main import run
-from mlcd.jobs.run_script import script_of
+from mlcd.jobs.run_script import missing_program, script_of
 
 JOB = """\
 name: t
@@ -74,3 +76,43 @@ def test_a_script_that_setup_brings_is_not_looked_for(tmp_path: Path, monkeypatc
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
     (tmp_path / "job.yaml").write_text(JOB + "setup: git clone somewhere .\n")
     assert run(["train", "job.yaml", "--dry-run"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("command", "says"),
+    [
+        (
+            "pyhton train.py",
+            "starts pyhton, which is not installed on this machine (not on PATH); did you mean python?",
+        ),
+        (
+            "exec nosuch-server --port $PORT",
+            "starts nosuch-server, which is not installed on this machine (not on PATH)",
+        ),
+        ("OMP_NUM_THREADS=2 nosuch train", "starts nosuch, which is not installed on this machine (not on PATH)"),
+        ("/nosuch/bin/python train.py", "starts /nosuch/bin/python, which is not installed on this machine"),
+        ("python train.py", ""),
+        ("cd src && nosuch", ""),
+        ("PATH=/x/bin:$PATH nosuch", ""),
+        ("bin/own-program", ""),
+        ("$LAUNCHER train.py", ""),
+        ("nosuch() { true; }; nosuch", ""),
+        ("python 'half", ""),
+        ("", ""),
+    ],
+)
+def test_a_program_that_is_not_installed_is_named(command: str, says: str) -> None:
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    assert missing_program(command, path=path) == says
+
+
+def test_a_job_on_this_machine_is_told_before_its_first_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    (tmp_path / "train.py").touch()
+    (tmp_path / "job.yaml").write_text(JOB.replace("python train.py", "pyhton train.py"))
+    assert run(["train", "job.yaml"]) == 2
+    assert "job.yaml:5: run: starts pyhton" in capsys.readouterr().err
+    assert not list((tmp_path / "home").glob("work/*"))

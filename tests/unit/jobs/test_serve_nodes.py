@@ -6,12 +6,16 @@ from typing import Any
 import pytest
 from tests.tiny_onnx import write_mlp
 
-from mlcd.catalog import Instance
+from mlcd.catalog import Instance, load_catalog
+from mlcd.clouds.serving import CommandServing
+from mlcd.clouds.skypilot import SkyPilotEngine
 from mlcd.errors import SpecError
 from mlcd.jobs import serve_nodes
+from mlcd.jobs.real import engine_for
 from mlcd.jobs.serve import PreparedServing, prepare
-from mlcd.jobs.serve_nodes import NODE_START_STOP_SECONDS, NODE_TRIAL
+from mlcd.jobs.serve_nodes import NODE_START_STOP_SECONDS, NODE_TRIAL, RENTED_START_STOP_SECONDS, RENTED_TRIAL
 from mlcd.search.serving.per_replica import PerReplica
+from mlcd.space import Config
 from mlcd.spec.serving import serve_mapping
 from mlcd.units import Usd
 
@@ -72,6 +76,18 @@ def test_a_server_that_starts_slowly_has_as_much_time_in_its_verification(tmp_pa
     assert here.problem.verify_seconds == pytest.approx(60 / 0.9 + 300)
 
 
+def test_what_the_budget_cannot_verify_is_told_before_it_is_spent(tmp_path: Path) -> None:
+    """At $3 an hour, a load test takes at most 105 s and $0.09, a verification 187 s and $0.16 of each node."""
+    goal = {"minimize": "cost", "rate": "100/s"}
+    note = "goal.budget of $0.5000 covers one load test and the verification of at most 2 x big"
+    found = prepared(tmp_path, {"replicas": "1..4"}, goal={**goal, "budget": "0.5 USD"})
+    assert note in found.notes
+    rich = prepared(tmp_path, {"replicas": "1..4"}, goal={**goal, "budget": "1 USD"})
+    assert not any(
+        "verification of at most" in each for each in (*rich.notes, *prepared(tmp_path, {}, goal=goal).notes)
+    )
+
+
 def test_every_number_can_be_measured(tmp_path: Path) -> None:
     found = prepared(tmp_path, {"replicas": "1..3"}, search={"every_replica": True})
     assert not found.problem.scales_out
@@ -108,9 +124,12 @@ def test_the_knobs_of_a_command_are_its_settings(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("resources", "message"),
     [
-        ({"infra": "aws"}, r"resources.infra: mlcd serves no models there .*allowed: local, minicloud, slurm$"),
+        ({"infra": "lithops"}, r"resources.infra: mlcd serves no models there .*allowed: local, minicloud, slurm, aws"),
+        ({"infra": "minicloud", "image_id": "x"}, r"resources.image_id: is for nodes that are rented: on minicloud"),
         ({"infra": "minicluod"}, r"resources.infra: .*did you mean 'minicloud'"),
         ({"infra": "minicloud/x"}, r"resources.infra: mlcd serves no models there"),
+        ({"prices": {"bigg": "1 USD"}}, r"resources.prices.bigg: minicloud has no such type; .*did you mean 'big'"),
+        ({"infra": "local", "prices": {"lokal.1": "1 USD"}}, r"resources.prices.lokal.1: .*did you mean 'local.1'"),
         ({"replicas": 0}, r"resources.replicas: is out of range \(got 0\)"),
         ({"replicas": "0..2"}, r"resources.replicas: is out of range"),
         ({"replicas": 5}, r"resources.replicas: minicloud has no room for this many nodes of any type"),
@@ -125,3 +144,77 @@ def test_mistakes_are_one_line(tmp_path: Path, resources: dict[str, Any], messag
     with pytest.raises(SpecError, match=message) as caught:
         prepared(tmp_path, resources)
     assert "\n" not in str(caught.value)
+
+
+# ---- nodes that are rented
+
+COMMAND: dict[str, Any] = {
+    "name": "m",
+    "server": {"run": "serve $PORT $SEQS", "name": "m", "image": "vllm/vllm-openai:v1"},
+    "resources": {"infra": "aws/us-west-2", "replicas": "1..2"},
+    "knobs": {"SEQS": [1, 4]},
+    "goal": {"maximize": "rate", "budget": "5 USD"},
+    "setup": "pip install x",
+    "secrets": ["HF_TOKEN"],
+}
+
+
+def test_a_command_on_rented_nodes_brings_its_files_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_s3cr3t")
+    (tmp_path / "code").mkdir()
+    found = prepare(serve_mapping({**COMMAND, "workdir": str(tmp_path / "code")}), folder=tmp_path / "home")
+    assert found.charged
+    assert found.problem.trial == RENTED_TRIAL
+    assert found.problem.verify_seconds == pytest.approx(60 / 0.9 + RENTED_START_STOP_SECONDS)
+    assert found.catalog_date == load_catalog().date.isoformat()
+    assert isinstance(found.server, CommandServing)
+    there = found.server.on_node(Config.of({"SEQS": 1}), shares_files=False)
+    assert (there.folder, there.setup) == (tmp_path / "code", "pip install x")
+    assert found.nodes is not None
+    cloud = found.nodes.cloud(found.server, noise=None)
+    assert (cloud.shares_files, cloud.is_here, dict(cloud.secrets)) == (False, False, {"HF_TOKEN": "hf_s3cr3t"})
+    assert "hf_s3cr3t" not in repr(found.nodes)
+
+
+def test_skypilots_settings_of_a_serving_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_s3cr3t")
+    spec = serve_mapping({**COMMAND, "file_mounts": {"/models": "s3://bucket"}})
+    engine = engine_for("aws", "us-west-2", tmp_path, spec)
+    assert isinstance(engine, SkyPilotEngine)
+    settings = engine.settings
+    assert (settings.infra, settings.image_id, settings.outputs) == ("aws/us-west-2", "docker:vllm/vllm-openai:v1", ())
+    assert settings.file_mounts == {"/models": "s3://bucket"}
+    assert settings.secrets == {"HF_TOKEN": "hf_s3cr3t"}
+    own = serve_mapping({**COMMAND, "resources": {"infra": "aws", "image_id": "ami-1"}})
+    other = engine_for("aws", "", tmp_path, own)
+    assert isinstance(other, SkyPilotEngine)
+    assert other.settings.image_id == "ami-1"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"secrets": ["NO_SUCH"]}, r"secrets: NO_SUCH is not in your environment"),
+        ({"workdir": "nowhere", "secrets": []}, r"workdir: there is no such folder"),
+        (
+            {"resources": {"infra": "minicloud"}},
+            r"setup: is for nodes that are rented: on minicloud servers have the files and the environment of this",
+        ),
+        ({"resources": {"infra": "local"}}, r"setup: is for nodes that are rented: on local"),
+        ({"resources": {"infra": "awss"}}, r"resources.infra: .*did you mean 'aws'"),
+    ],
+)
+def test_mistakes_about_rented_nodes_are_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    fields = {**COMMAND, **({} if "setup" in message else {"setup": ""}), **changes}
+    if not fields["setup"]:
+        del fields["setup"]
+    if "infra" in str(changes) and "setup" not in message:
+        del fields["secrets"]
+    with pytest.raises(SpecError, match=message) as caught:
+        prepare(serve_mapping(fields), folder=tmp_path / "home")
+    assert "\n" not in str(caught.value)
+
+
+def test_files_of_pytorch_stay_on_machines_that_have_it(tmp_path: Path) -> None:
+    with pytest.raises(SpecError, match=r"model: files of PyTorch are served on local, minicloud and slurm"):
+        prepared(tmp_path, {"infra": "gcp"}, model="m.pt2")

@@ -55,6 +55,10 @@ def test_the_text_part_of_a_model_that_sees_pictures() -> None:
         ({"num_attention_heads": 0}, "num_attention_heads should be between 1 and"),
         ({"num_hidden_layers": 10**12}, "num_hidden_layers should be between 1 and 10000"),
         ({"vocab_size": -5}, "vocab_size should be between"),
+        (
+            {"num_hidden_layers": 10_000, "hidden_size": 10**7, "intermediate_size": 10**7, "num_experts": 4096},
+            "describes 1.2e[+]22 parameters, more than 1e[+]20",
+        ),
     ],
 )
 def test_a_config_that_is_wrong_is_named(tmp_path: Path, change: dict[str, object], message: str) -> None:

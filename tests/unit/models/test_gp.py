@@ -12,6 +12,7 @@ from tests.synthetic import failed, make_problem, true_trial
 
 from mlcd.models import gp
 from mlcd.models.speed import as_expected, speed_model, trend
+from mlcd.space import Encoding
 from mlcd.trial.trial import History
 
 Floats = NDArray[np.float64]
@@ -72,7 +73,9 @@ class Linear(Kernel):  # type: ignore[misc]
 class World:
     """Random inputs of the given shape, with observations of some rows."""
 
-    def __init__(self, *, types: int, features: int, counts: int, totals: int, columns: int, seed: int) -> None:
+    def __init__(
+        self, *, types: int, features: int, counts: int, totals: int, columns: int, seed: int, settings: int = 0
+    ) -> None:
         rng = np.random.default_rng(seed)
         levels = np.log2(np.array([1, 2, 3, 5, 8, 13, 21, 34], dtype=float))
         self.identity = np.repeat(np.arange(types), len(levels)).astype(np.intp)
@@ -86,14 +89,25 @@ class World:
             means=rng.normal(size=columns),
             deviations=np.exp(rng.normal(size=columns)),
         )
-        self.inputs = gp.Inputs.of(self.identity, self.features, self.counts, self.totals, self.trend)
+        self.settings = rng.integers(0, 3, size=(n, settings)).astype(float)
+        encoding = Encoding(
+            identity=self.identity,
+            machine=self.identity,
+            features=self.features,
+            settings=self.settings,
+            counts=self.counts,
+            totals=self.totals,
+            kind=self.identity * 0,
+        )
+        self.inputs = gp.Inputs.of(encoding, self.trend)
         rows = rng.choice(n, size=min(12, n - 1), replace=False).astype(np.intp)
         self.data = gp.Data(
             rows=rows, values=rng.normal(size=len(rows)) + 2.0, errors=np.abs(rng.normal(0.05, 0.02, size=len(rows)))
         )
         size = 2 + counts + features + 1 + totals + 1
-        self.theta = rng.normal(-0.3, 0.4, size=size)
-        self.theta[-1] = np.log(0.07)
+        self.quirk_at = size - 1
+        self.theta = rng.normal(-0.3, 0.4, size=size + (2 + settings if settings else 0))
+        self.theta[self.quirk_at] = np.log(0.07)
 
     def reference(self) -> tuple[GaussianProcessRegressor, Floats, Floats]:
         """(fitted regressor, all rows, prior mean of all rows)."""
@@ -101,8 +115,8 @@ class World:
         c, d, t = self.counts.shape[1], self.features.shape[1], self.totals.shape[1]
         scaled = self.trend.columns * self.trend.deviations
         names = np.stack([self.identity, np.arange(len(self.identity))], axis=1).astype(float)
-        x = np.hstack([names, self.counts, self.features, self.totals, scaled])
-        starts = np.cumsum([0, 1, 1, c, d, t, scaled.shape[1]])
+        x = np.hstack([names, self.counts, self.features, self.totals, scaled, self.settings])
+        starts = np.cumsum([0, 1, 1, c, d, t, scaled.shape[1], self.settings.shape[1]])
         blocks = [tuple(range(a, b)) for a, b in pairwise(starts)]
         amplitude = ConstantKernel(scales[1] ** 2) * OnColumns(Same(), blocks[0])
         shared = ConstantKernel(scales[0] ** 2)
@@ -111,11 +125,16 @@ class World:
         kernel = (shared + amplitude) * OnColumns(Matern(scales[2 : 2 + c], nu=2.5), blocks[2])
         if t:
             kernel = kernel + ConstantKernel(scales[2 + c + d] ** 2) * OnColumns(
-                Matern(scales[-1 - t : -1], nu=2.5), blocks[4]
+                Matern(scales[self.quirk_at - t : self.quirk_at], nu=2.5), blocks[4]
             )
         if scaled.shape[1]:
             kernel = kernel + OnColumns(Linear(), blocks[5])
-        kernel = kernel + ConstantKernel(scales[-1] ** 2) * OnColumns(Same(), blocks[1])
+        kernel = kernel + ConstantKernel(scales[self.quirk_at] ** 2) * OnColumns(Same(), blocks[1])
+        if self.settings.shape[1]:
+            shared_by_all, own, *lengths = scales[self.quirk_at + 1 :]
+            curve = OnColumns(Same(), blocks[0]) * OnColumns(Matern(scales[2 : 2 + c], nu=2.5), blocks[2])
+            weight = ConstantKernel(shared_by_all**2) + ConstantKernel(own**2) * curve
+            kernel = kernel + weight * OnColumns(Matern(lengths, nu=2.5), blocks[6])
         mean = self.trend.columns @ self.trend.means
         found = GaussianProcessRegressor(kernel, alpha=self.data.errors**2 + JITTER, optimizer=None)
         found.fit(x[self.data.rows], self.data.values - mean[self.data.rows])
@@ -128,6 +147,7 @@ SHAPES = {
     "types with features": {"types": 4, "features": 2, "counts": 1, "totals": 0, "columns": 0},
     "and totals": {"types": 3, "features": 1, "counts": 1, "totals": 1, "columns": 0},
     "and a trend": {"types": 3, "features": 2, "counts": 1, "totals": 1, "columns": 4},
+    "and settings": {"types": 3, "features": 2, "counts": 1, "totals": 1, "columns": 4, "settings": 2},
 }
 
 

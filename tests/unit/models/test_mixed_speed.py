@@ -104,7 +104,7 @@ def job_on(*types: str) -> Problem:
         "job": {"model": "resnet152", "batch": 256, "samples": 1e6},
         "goal": {"minimize": "cost"},
     }
-    return simulated(spec_from_mapping(file), "aws", load_catalog(), 0).problem
+    return simulated(spec_from_mapping(file), ["aws"], load_catalog(), 0).problem
 
 
 def test_data_sheets_say_that_an_accelerator_is_faster_than_processors_for_the_same_money() -> None:

@@ -74,7 +74,7 @@ def test_the_papers_pictures_show_every_configuration_and_say_that_they_are_simu
     for policy, points in zip(PricePolicy, (by_node, by_memory), strict=True):
         picture = figure(name, policy, points)
         root = ET.fromstring(picture)
-        assert picture.count("<title>K = ") == len(points) + 1  # each point, and the ring
+        assert picture.count("<title>K (nodes): ") == len(points) + 1  # each point, and the ring
         assert "SIMULATED" in picture
         assert root.tag.endswith("svg")
 
@@ -85,8 +85,8 @@ def test_the_chosen_configuration_gets_the_ring() -> None:
         measured=tuple(BatchPoint(workers=k, seconds=100 / k, usd=k + 1.0) for k in (1, 2, 4)),
         predicted=(),
     )
-    picture = batch_picture(batch_tradeoff([curve], (1, 64)), key="a", title="t")
+    picture = batch_picture(batch_tradeoff([curve], (1, 64)), title="t")
     assert 'class="halo chosen"' in picture
     assert ">K = 1, B = 64</text>" in picture
     assert "SIMULATED" not in picture
-    assert "Nothing was measured" in batch_picture(batch_tradeoff([]), key="b", title="t", width=380)
+    assert "Nothing was measured" in batch_picture(batch_tradeoff([]), title="t", width=380)

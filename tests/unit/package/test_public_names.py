@@ -21,7 +21,9 @@ NAMES = [
     "Usd",
     "__version__",
     "checkpoint",
+    "describe",
     "epochs",
+    "knob",
     "learning_rate",
     "load",
     "resume",
@@ -32,6 +34,8 @@ NAMES = [
     "share_of_batch",
     "steps",
     "train",
+    "ui",
+    "what_if",
 ]
 
 

@@ -207,6 +207,18 @@ def test_what_goes_wrong_is_a_failure_with_its_price(
     assert trial.usd == Usd.of("0.36").for_seconds(trial.seconds)
 
 
+def test_a_server_is_given_up_while_the_nodes_can_be_given_back_in_the_authorised_time(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = play(server=Server(startup_seconds=15))  # 20 s are authorised: 2 of them for the release, 4 for the load
+    assert isinstance(trial, Failure)
+    assert "not ready after 15 s" in trial.message
+    assert isinstance(play(server=Server(startup_seconds=14)), Measurement)
+    late = verified(monkeypatch, KEPT, server=Server(startup_seconds=41))  # 120 s: 12 for the release, 68 for the load
+    assert "not ready after 41 s" in late.fault
+    assert verified(monkeypatch, KEPT, server=Server(startup_seconds=40)).fault == ""
+
+
 def test_a_cancelled_run_ends_the_load_test(play: Play) -> None:
     with pytest.raises(Interrupted):
         play(cancelled=lambda: True)

@@ -341,3 +341,44 @@ def test_a_sampler_of_ones_own_is_not_dropped(tmp_path: Path) -> None:
     found = read(tmp_path, PLAIN.replace("shuffle=True", "sampler=mine"))
     assert "sampler=mine" in found.edited
     assert not found.several_nodes
+
+
+@pytest.mark.parametrize(
+    ("loop", "epochs"),
+    [
+        ("range(1, args.epochs + 1)", 5),
+        ("range(0, args.epochs)", 5),
+        ("range(start, args.epochs)", 5),
+        ("tqdm(range(1, 1 + 2 * EPOCHS))", 6),
+        ("range(unknown(), args.epochs)", None),
+        ("range(args.epochs, 1)", None),
+        ("range(1, 9, 2)", None),
+        ("range(again)", None),
+        ("range(1 // ZERO, 3)", None),
+    ],
+)
+def test_epochs_are_read_from_sums_and_defaults(tmp_path: Path, loop: str, epochs: int | None) -> None:
+    parsed = "parser.add_argument('--epochs', type=int, default=5)\nargs = parser.parse_args()\n"
+    defined = f"{parsed}start = ZERO = 0\nagain = again + 1\n"
+    found = read(tmp_path, PLAIN.replace("EPOCHS = 3\n", f"EPOCHS = 3\n{defined}").replace("range(EPOCHS)", loop))
+    assert found.epochs == epochs
+
+
+@pytest.mark.parametrize(
+    ("split", "samples"),
+    [
+        ("train, test = random_split(data, [800, 200])", 800),
+        ("test, train = torch.utils.data.random_split(data, lengths=(200, 800))", 800),
+        ("train, test = random_split(data, [0.9, 0.1])", 900),
+        ("n = int(0.7 * len(data))\ntrain, test = random_split(data, [n, len(data) - n])", 700),
+        ("n = len(data) // 10\ntrain, test = random_split(data, [len(data) - n, n])", 900),
+        ("train, test = random_split(data, [len(train), 2])", None),
+        ("train, test = random_split(data, [f(3), 2])", None),
+        ("train = torch.randn(len(train), 2)", None),
+    ],
+)
+def test_the_part_of_a_split_that_is_trained_on_is_counted(tmp_path: Path, split: str, samples: int | None) -> None:
+    text = PLAIN.replace(
+        "loader = DataLoader(TensorDataset(x, x),", f"data = TensorDataset(x, x)\n{split}\nloader = DataLoader(train,"
+    )
+    assert read(tmp_path, text).samples == samples

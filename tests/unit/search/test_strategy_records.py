@@ -193,6 +193,32 @@ def test_a_record_of_one_bed_keeps_the_lines_of_the_others(monkeypatch: pytest.M
     assert strategies._of(found, bed="sim", goal="fastest", parallel=1)[0]["summary"]["mean_ratio"] != 9.0
 
 
+def test_a_record_of_held_out_workloads_keeps_what_is_said_of_all(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(strategies, "RECORD", tmp_path / "strategies.json")
+    monkeypatch.setattr(strategies, "FOLDER", tmp_path)
+    before = [line("random", 9.0, unseen=unseen, goal="fastest") for unseen in (False, True)]
+    (tmp_path / "strategies.json").write_text(json.dumps({"summary": before, "curves": {}, "changes": []}))
+    (tmp_path / "scout").mkdir()
+    (tmp_path / "scout" / "instances.csv").write_text("instance,usd_per_hour\na,0.1\n")
+    names = [f"job{number}" for number in range(6)]
+    for name in names:
+        (tmp_path / "scout" / f"{name}.csv").write_text("instance,nodes,seconds\na,1,9000\na,2,5000\n")
+    held_out = {name for name in names if strategies.is_unseen(name)}
+    assert 0 < len(held_out) < len(names)
+    entrants = [strategies.Entrant(strategy="random", work=strategies.Work.THROWN, seeds=1)]
+    tasks = dict(strategies.tasks(tmp_path, ["scout"], entrants, held_out=True))
+    assert {name.split("/")[1] for name in tasks} == held_out
+    strategies.record(tmp_path, ["scout"], entrants, jobs=1, minutes=None, held_out=True)
+    found = json.loads((tmp_path / "strategies.json").read_text())["summary"]
+    (of_all,) = strategies._of(found, unseen=False, parallel=1)
+    assert of_all["summary"]["mean_ratio"] == 9.0
+    (apart,) = strategies._of(found, unseen=True, goal="fastest", parallel=1)
+    assert apart["summary"]["mean_ratio"] < 9.0
+    assert apart["summary"]["runs"] == len(held_out) * len(strategies.HOURS)
+
+
 def test_an_ablation_is_compared_with_auto_in_the_same_runs() -> None:
     name = strategies.ABLATIONS[0]
     found: dict[str, Any] = {}

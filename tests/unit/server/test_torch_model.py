@@ -124,6 +124,37 @@ def test_a_file_that_cannot_be_served_is_refused_in_one_line(files: Path, file: 
     assert "\n" not in str(error.value)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        pytest.param(b'"nodes"', b'"nodez"', id="a part is missing"),
+        pytest.param(b'"weight"', b'"weighs"', id="of another name"),
+        pytest.param(b'"as_tensor"', b'"as_tensoz"', id="of no known kind"),
+    ],
+)
+def test_a_changed_description_of_a_model_is_refused(files: Path, tmp_path: Path, old: bytes, new: bytes) -> None:
+    broken = tmp_path / "changed.pt2"
+    with zipfile.ZipFile(files / "dense.pt2") as given, zipfile.ZipFile(broken, "w") as written:
+        assert any(old in given.read(name) for name in given.namelist())
+        for name in given.namelist():
+            written.writestr(name, given.read(name).replace(old, new))
+    with pytest.raises(BadInput, match=r"not a file that torch\.export reads"):
+        read_pt2(broken, name="changed")
+
+
+def test_an_archive_that_would_fill_the_memory_is_not_unpacked(files: Path, tmp_path: Path) -> None:
+    bomb = tmp_path / "bomb.pt2"
+    with zipfile.ZipFile(files / "dense.pt2") as given, zipfile.ZipFile(bomb, "w", zipfile.ZIP_DEFLATED) as written:
+        for name in given.namelist():
+            written.writestr(name, given.read(name))
+        written.writestr("dense/data/weights/weight_9", bytes(64 * 2**20))
+    assert bomb.stat().st_size < 2**20
+    with pytest.raises(BadInput, match=r"would unpack to 0\.1 GiB"):
+        read_pt2(bomb, name="bomb")
+    with pytest.raises(BadInput, match=r"would unpack to 0\.1 GiB"):
+        TorchModel(ServerOptions(model=bomb))
+
+
 def test_a_gpu_that_is_not_there_is_refused(files: Path) -> None:
     if torch.cuda.is_available():
         pytest.skip("there is one")

@@ -172,3 +172,23 @@ def test_every_field_is_documented(page: str, record: Callable[[None], FieldTabl
     for place in sections - {"resources", "knobs", "load", "goal", "search", "search.trial", "server"}:
         name = place.rpartition(".")[2]
         assert f"`{name}`" in text or f"{name}`" in text or f"`{name}:" in text, place
+
+
+@pytest.mark.parametrize(("written", "seconds"), [("0", 0.0), ("45s", 45.0), ("2min", 120.0), ("1m30s", 90.0)])
+def test_how_long_the_choice_is_verified(written: str, seconds: float) -> None:
+    spec = parse_serve(f"{SHORT}goal: {{maximize: rate}}\nload: {{verify: {written}}}\n")
+    assert spec.load.verify_seconds == seconds
+
+
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        ("10", "load.verify: has no unit (got 10); allowed: such as 10s, or 0 for none"),
+        ("soon", "load.verify: is not a duration (got 'soon'); allowed: a number with a unit, such as 20s or 2min"),
+        ("2d", "load.verify: is out of range (got '2d')"),
+        ("true", "load.verify: must be"),
+    ],
+)
+def test_a_verification_needs_a_duration(written: str, says: str) -> None:
+    with pytest.raises(SpecError, match=re.escape(says)):
+        parse_serve(f"{SHORT}goal: {{maximize: rate}}\nload: {{verify: {written}}}\n")

@@ -16,10 +16,11 @@ TRANSFORMERS = ROOT / ".venvs" / "trainers" / "bin" / "transformers"
 PAGE = ROOT / "docs" / "language-models.md"
 
 OPTIONS = {
-    # vllm/engine/arg_utils.py and vllm/entrypoints, a014e35f38c of 2026-08-22
+    # vllm/engine/arg_utils.py and vllm/entrypoints, a014e35f38c of 2026-08-22; in the sdist of 0.33.0 all but headless
     "vllm": "host port max-num-seqs max-num-batched-tokens gpu-memory-utilization tensor-parallel-size"
     " pipeline-parallel-size distributed-executor-backend nnodes node-rank master-addr headless",
-    # python/sglang/srt/server_args.py, cce0a1244b5 of 2026-08-23; `--tp` alone is no longer there
+    # python/sglang/srt/server_args.py, cce0a1244b5 of 2026-08-23; `--tp` alone is no longer there. In the wheel of
+    # 0.5.23 all are in sglang/srt/arg_groups/field_order.py, from which its parser is made
     "sglang": "model-path host port max-running-requests chunked-prefill-size mem-fraction-static tp-size nnodes"
     " node-rank dist-init-addr",
     # launcher/src/main.rs, db931fcf of 2026-01-08

@@ -666,7 +666,7 @@ def test_every_field_is_documented() -> None:
         assert (
             f"`{place.rpartition('.')[2]}`" in page
             or f"`{place.removeprefix('search.')}`" in page
-            or place == "search.trial"
+            or place in ("search.trial", "search.spot")
         )
     for name in (*record.later, *RESOURCES.later):
         assert f"`{name}`" in page

@@ -215,7 +215,7 @@ def test_exit_codes() -> None:
     assert codes == {
         Status.RUNNING: 1, Status.DONE: 0, Status.INFEASIBLE: 3, Status.NOTHING_FITS: 4, Status.OVERRAN: 5,
         Status.ALL_FAILED: 6, Status.RUN_FAILED: 1, Status.INTERRUPTED: 130, Status.SEARCHED: 0,
-        Status.OUTPUT_MISSING: 8,
+        Status.OUTPUT_MISSING: 8, Status.REFUSED: 7,
     }  # fmt: skip
     open_ends = {Status.RUNNING, Status.INTERRUPTED, Status.SEARCHED}
     assert {status for status in Status if not status.is_final} == open_ends

@@ -143,7 +143,7 @@ class Answer:
         if self.status != 200:
             self.error = self.error or f"status {self.status}: "
             if len(self.error) < 300:
-                self.error += printable(data[:300].decode(errors="replace")).strip()
+                self.error += " ".join(printable(data[:300].decode(errors="replace")).split())
             return
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n")
@@ -164,7 +164,7 @@ class Answer:
             self._done = True
             return
         if _ERROR.match(text):
-            self.error = self.error or printable(text[:300].decode(errors="replace"))
+            self.error = self.error or " ".join(printable(text[:300].decode(errors="replace")).split())
         elif _PIECE.search(text) or _is_silent_token(text):
             self.times.append(now)
             if self.pieces is not None:

@@ -1,0 +1,122 @@
+"""`mlcd ui` for tests: its server as a process, a headless Chromium, and runs that are slow enough to be watched."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+_axe = find_spec("axe_playwright_python")
+AXE = Path(_axe.origin).with_name("axe.min.js").read_text(encoding="utf-8") if _axe and _axe.origin else ""
+"""axe-core, which finds faults of accessibility; "" where it is not installed."""
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
+ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+JOB = {
+    "name": "watched",
+    "resources": {"infra": "sim/aws", "instance_type": ["c7i.xlarge", "g5.xlarge", "p4d.24xlarge"]},
+    "num_nodes": "1..8",
+    "job": {"model": "resnet152", "samples": 1281167, "epochs": 20, "batch": 1024},
+    "goal": {"minimize": "time", "budget": "300 USD"},
+    "search": {"strategy": "heterbo", "max_trials": 9},
+}
+"""A simulated training: a dozen of trials in a second or two."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageServer:
+    """A running `mlcd ui`: its address, and the secret in it."""
+
+    address: str
+    token: str
+    process: "subprocess.Popen[str]"
+
+    def get(self, path: str) -> Any:
+        """The JSON answer of the API."""
+        request = Request(f"{self.address}{path}", headers={"Authorization": f"Bearer {self.token}"})
+        with urlopen(request, timeout=120) as answer:
+            return json.load(answer)
+
+    def end(self, sign: int = signal.SIGTERM) -> None:
+        self.process.send_signal(sign)
+        self.process.wait(120)
+
+
+def environment(home: Path, **more: str) -> dict[str, str]:
+    return {**os.environ, "MLCD_HOME": str(home), "NO_COLOR": "1", **more}
+
+
+@contextmanager
+def page_server(home: Path, *options: str, cwd: Path | None = None) -> Iterator[PageServer]:
+    """`mlcd ui` on a free port, until the end of the block."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlcd", "ui", "--no-open", "-o", "json", *options],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment(home),
+        cwd=cwd or home,
+    )
+    try:
+        assert process.stdout is not None
+        text = ""
+        while not text.rstrip().endswith("}"):
+            line = process.stdout.readline()
+            assert line, "mlcd ui ended before it was ready"
+            text += line
+        whole, _, token = json.loads(text)["address"].partition("?token=")
+        scheme, _, rest = whole.partition("://")
+        yield PageServer(address=f"{scheme}://{rest.partition('/')[0]}", token=token, process=process)
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+        process.stdout.close() if process.stdout else None
+
+
+@contextmanager
+def browser() -> Iterator[Any]:
+    """A headless Chromium; skips the test where there is none: scripts/setup-browser installs it."""
+    if not CHROMIUM:
+        pytest.skip("there is no chromium: scripts/setup-browser installs it")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as started:
+        found = started.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        try:
+            yield found
+        finally:
+            found.close()
+
+
+SLOW_RUN = """
+import json, sys, time
+from pathlib import Path
+import mlcd
+from mlcd.events import StepEnded, StepStarted
+
+def pause(event):
+    if isinstance(event, StepStarted | StepEnded):
+        time.sleep(float(sys.argv[2]))
+        while sys.argv[3] and not Path(sys.argv[3]).exists():
+            time.sleep(0.05)
+
+mlcd.train(json.loads(sys.argv[1]), observer=pause)
+"""
+
+
+def slow_run(home: Path, seconds: float, gate: Path | None = None) -> "subprocess.Popen[bytes]":
+    """A run of the real engine that waits so long after every event; its steps are recorded meanwhile.
+
+    gate  a file: the run does not go on past its first step before it is there
+    """
+    arguments = [json.dumps(JOB), str(seconds), str(gate or "")]
+    return subprocess.Popen([sys.executable, "-c", SLOW_RUN, *arguments], env=environment(home), cwd=home)
