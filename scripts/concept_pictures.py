@@ -14,7 +14,6 @@ WIDTH = 480.0
 def ledger() -> str:
     """A budget as a bar, after three trials."""
     drawing = Drawing(
-        key="concept-ledger",
         width=WIDTH,
         height=310,
         title="What a budget is made of",
@@ -48,7 +47,6 @@ def ledger() -> str:
 def trial() -> str:
     """Samples over time in one trial, with the interval of its speed."""
     drawing = Drawing(
-        key="concept-trial",
         width=WIDTH,
         height=270,
         title="A trial over its ten minutes",
@@ -84,7 +82,6 @@ def trial() -> str:
 def strategy() -> str:
     """A model over nodes: three measured points, the band of what is expected, the next trial."""
     drawing = Drawing(
-        key="concept-strategy",
         width=WIDTH,
         height=300,
         title="What a strategy expects, and where it looks next",

@@ -2,8 +2,8 @@
 
 docs/cli.md has the help texts, docs/reference/api.md the docstrings; src/mlcd/report/*.schema.json are the JSON Schemas
 of the three results, made from their types; the tables between the marks in docs/output.md are their fields. With
---pictures, draws docs/images/demo.svg from the demo run, as `mlcd demo`, then `mlcd report RUN --picture speed --out
-docs/images/demo.svg` do. Tests compare the pages with what this script generates.
+--pictures, draws docs/images/demo.svg and its neighbours from the demo run, as `mlcd demo`, then `mlcd report RUN
+--picture speed --out docs/images/demo.svg` do. Tests compare the pages with what this script generates.
 """
 
 import ast
@@ -235,14 +235,17 @@ def output_page(page: str) -> str:
     return page
 
 
-def draw_demo(file: Path) -> None:
-    """The demo's picture: speed over nodes, with the search path."""
+def draw_demo(images: Path) -> None:
+    """The demo's pictures: speed over nodes, for the README, and the others for docs/report.md."""
     with tempfile.TemporaryDirectory() as home:
-        mlcd.train(template(), home=home).plot("speed").save(file)
+        result = mlcd.train(template(), home=home)
+    result.plot("speed").save(images / "demo.svg")
+    for name in ("map", "tradeoff", "money", "timeline"):
+        result.plot(name).save(images / f"demo-{name}.svg")
 
 
 def main(arguments: list[str]) -> None:
-    """Write the pages, and the picture with --pictures."""
+    """Write the pages, and the demo's pictures with --pictures."""
     (DOCS / "cli.md").write_text(cli_page(), encoding="utf-8")
     (DOCS / "reference" / "api.md").write_text(api_page(), encoding="utf-8")
     for kind, name in SCHEMA_FILES.items():
@@ -250,7 +253,7 @@ def main(arguments: list[str]) -> None:
     output = DOCS / "output.md"
     output.write_text(output_page(output.read_text(encoding="utf-8")), encoding="utf-8")
     if "--pictures" in arguments:
-        draw_demo(DOCS / "images" / "demo.svg")
+        draw_demo(DOCS / "images")
 
 
 if __name__ == "__main__":
