@@ -95,7 +95,8 @@ def check_agreement(ledger: Ledger) -> None:
         assert isinstance(answer, Authorisation) == bool(allowed[row])
         if isinstance(answer, Refusal):
             assert answer.choice == config
-            assert "left" in answer.reason
+            refused = ledger.problem.places[row] in ledger.history.refused_places
+            assert ("refused to give nodes" if refused else "left") in answer.reason
         else:
             assert answer.usd.micros == ledger.problem.worst_trial_micros[row]
 

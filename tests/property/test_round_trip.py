@@ -22,9 +22,10 @@ from mlcd import codec
 from mlcd.catalog.functions import FunctionPrices
 from mlcd.functions import FunctionProblem
 from mlcd.goal import Goal, Objective, Slo
+from mlcd.interruptions import Interruptions
 from mlcd.known.language_models import LanguageModel
 from mlcd.loadgen.chat.plan import ChatLimit
-from mlcd.problem import Batching, Problem, TrialPolicy
+from mlcd.problem import Batching, DataMove, Problem, TrialPolicy
 from mlcd.run.attempt import Attempt
 from mlcd.run.authorisation import Choice
 from mlcd.run.findings import Findings
@@ -63,6 +64,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "decay": st.none() | shares,
         "noise_scale": st.none() | not_negative | st.just(math.inf),
     },
+    DataMove: dict.fromkeys(("usd", "trial_usd"), money) | dict.fromkeys(("seconds", "trial_seconds"), not_negative),
     Epoch: {"number": counts, "loss": st.floats(-1e9, 1e9), "seconds": not_negative, "usd": money, "failed": amounts},
     Failure: {"attempt": counts, "seconds": not_negative, "usd": money},
     Fleet: {"functions": counts, "memory_mb": counts, "share": st.floats(LEAST_SHARE, 1)},
@@ -116,6 +118,12 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
         "parameters": st.none() | positive,
         "restart_seconds": not_negative,
         "stop_seconds": not_negative,
+    },
+    Interruptions: {
+        "per_node_hour": st.dictionaries(texts, not_negative, max_size=3),
+        **dict.fromkeys(("shape", "save_seconds"), positive),
+        "seen": amounts,
+        "expected": not_negative,
     },
     LanguageModel: {
         **dict.fromkeys(("layers", "hidden", "kv_heads", "head_dim"), st.integers(1, 10_000)),

@@ -76,7 +76,7 @@ MISTAKES = {
         "[c5.xlarge, p2.xlarge]", "'c5.xlarge, p2.xlarge'", "did you mean '[c5.xlarge, p2.xlarge]'?"
     ),
     "a type of Azure": train("p2.xlarge", "Standard_NC6s_v3", "unknown instance type of aws"),
-    "a region behind sim/aws": train("sim/aws", "sim/aws/us-east-1", "resources.infra: there is no such cloud"),
+    "a region behind sim/aws": train("sim/aws", "sim/aws/us-east-1", "resources.infra: sim/aws has one region"),
     "thousands": train("50000", "50k", "job.samples: must be a number", "did you mean '50000'?"),
     "millions": train("50000", "1.5M", "did you mean '1500000'?"),
     "no number": train("50000", ".nan", "job.samples: is out of range"),

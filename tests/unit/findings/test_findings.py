@@ -13,7 +13,7 @@ from tests.report_samples import SAMPLES, budget_run
 from mlcd import codec
 from mlcd.api.results import result_of
 from mlcd.cli.main import run as mlcd
-from mlcd.findings import findings_of, of_run, shown
+from mlcd.findings import findings_of, serve, serverless, shown, train
 from mlcd.kinds import kind_of
 from mlcd.ledger import Ledger
 from mlcd.run.findings import Findings
@@ -34,7 +34,7 @@ memory: [1024, 1769]
 goal: {minimize: time, budget: 3 USD}
 search: {strategy: "static:functions=50,memory=1769"}
 """
-COMPUTED = ("train_findings", "serve_findings", "serverless_findings")
+COMPUTED = {"train_findings": train, "serve_findings": serve, "serverless_findings": serverless}
 
 
 def everything(run: Run[Any]) -> dict[str, object]:
@@ -50,8 +50,8 @@ def refuse(*_: object, **__: object) -> None:
 
 def compute_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on, computing findings or asking a ledger for them fails."""
-    for name in COMPUTED:
-        monkeypatch.setattr(of_run, name, refuse)
+    for name, module in COMPUTED.items():
+        monkeypatch.setattr(module, name, refuse)
     monkeypatch.setattr(Ledger, "incumbent", refuse)
 
 
