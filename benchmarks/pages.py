@@ -45,6 +45,9 @@ SCRIPTS = (
     "serverless_sync",
     "ask_tell",
     "scale",
+    "physical_prior",
+    "spot_market",
+    "choice_protocols",
 )
 
 UNCOMMITTED = " with changes"
