@@ -48,6 +48,7 @@ SCRIPTS = (
     "physical_prior",
     "spot_market",
     "choice_protocols",
+    "minicloud_spot",
 )
 
 UNCOMMITTED = " with changes"
