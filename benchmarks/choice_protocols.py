@@ -144,7 +144,7 @@ def _settings(rng: random.Random) -> Settings:
     if len(chosen) > 1 and rng.random() < 0.4:
         first, second = chosen[0], chosen[1]
         chosen[1] = replace(second, when=Condition(((first.name, first.values[:1]),)))
-    exclude = ()
+    exclude: tuple[Condition, ...] = ()
     if len(chosen) > 2 and rng.random() < 0.4:
         exclude = (Condition(tuple((knob.name, knob.values[-1:]) for knob in (chosen[0], chosen[2]))),)
     return Settings(tuple(chosen), exclude)

@@ -70,7 +70,7 @@ class Interrupter:
                 thread.start()
             return nodes
 
-        MiniCloud.start = started  # type: ignore[method-assign]
+        MiniCloud.start = started  # type: ignore[method-assign, assignment]
         return self
 
     def __exit__(self, *_: object) -> None:

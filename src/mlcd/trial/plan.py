@@ -93,7 +93,7 @@ class Plan:
         move = problem.move_to(trial.config)
         startup_seconds = trial.startup_seconds + move.seconds - min(move.trial_seconds, trial.startup_seconds)
         seconds = (startup_seconds + work / trial.samples_per_second) * problem.stretch_of(trial.config)
-        relative_error = math.hypot(trial.relative_error, problem.work_error)
+        relative_error = math.hypot(trial.relative_error, problem.work_error_of(trial.config))
         worst = seconds * math.exp(log_margin(problem, relative_error)) * (1 + ROUNDING_MARGIN)
         if problem.slowdown:
             slow = seconds * (1 + problem.slowdown)
