@@ -45,10 +45,8 @@ SCRIPTS = (
     "serverless_sync",
     "ask_tell",
     "scale",
-    "physical_prior",
     "spot_market",
     "choice_protocols",
-    "minicloud_spot",
 )
 
 UNCOMMITTED = " with changes"
