@@ -34,6 +34,8 @@ MARK = "<mlcd-mark"
 CANARY = "canary"
 """The content of a file beside the home."""
 FOUND = "found: "
+FIRST_ID = 10**7
+"""Of rows that are numbered in the whole store: those of the run that is copied have lower ones."""
 TEXTS = (
     f"{MARK} onload=x>", f"</script>{MARK}>", f"]]>{MARK}>", f"\"'>{MARK}>", f"{MARK}>" * 2_000, "javascript:alert(1)",
     "{{7*7}}", "\x1b]0;owned\x07", "\x9b31m", "\u202eevil", "a\u2028b", "a\nb", "a\0b", "\ud800", "../../../canary",
@@ -228,6 +230,8 @@ def _made(chance: random.Random, rows: Rows, good: str) -> tuple[str, str, Rows,
     """(name, what was done, rows, what the count of rows says) of a copy of a run."""
     name = "hostile-0a1b2c"
     made = {table: [{**row, "run_id": name, "digest": None} for row in rows[table]] for table in _TABLES}
+    for row in (*made["verdicts"], *made["statuses"]):
+        row["id"] += FIRST_ID
     made["runs"][0]["header"] = made["runs"][0]["header"].replace(f'"{good}"', f'"{name}"')
     way = chance.choices(("leaves", "name", "damage", "many", "mixed"), (60, 15, 12, 5, 8))[0]
     count = sum(map(len, made.values()))
@@ -263,7 +267,10 @@ def _leaf(chance: random.Random, made: Rows) -> str:
         )
         return f"{table}.{column}={str(row[column])[:40]!r}"
     column = chance.choice(columns)
-    value = json.loads(row[column])
+    try:
+        value = json.loads(row[column])
+    except ValueError:  # replaced as a whole before
+        return "nothing"
     places = list(_leaves(value, ()))
     if not places:
         return "nothing"
@@ -297,7 +304,7 @@ def _damaged(chance: random.Random, made: Rows, count: int) -> tuple[str, int]:
     elif way == "fewer" and table != "runs":
         made[table].remove(chance.choice(made[table]))
     elif way == "more":
-        copy = {**chance.choice(made["statuses"]), "id": 10**6}
+        copy = {**chance.choice(made["statuses"]), "id": 2 * FIRST_ID}
         made["statuses"].append(copy)
     elif way == "count":
         return "a wrong count", chance.choice((0, 1, count + 1, 2**62))
@@ -311,7 +318,7 @@ def _many(chance: random.Random, made: Rows) -> tuple[str, int]:
     """Thousands of statuses or verdicts, or a step again and again."""
     if chance.random() < 0.5 or not made["steps_started"]:
         last = made["statuses"][-1]
-        made["statuses"] += [{**last, "id": 10**6 + at} for at in range(3_000)]
+        made["statuses"] += [{**last, "id": 2 * FIRST_ID + at} for at in range(3_000)]
     else:
         first = made["steps_started"][-1]
         made["steps_started"] += [{**first, "number": first["number"] + 1 + at} for at in range(2_000)]

@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.ui_page import JOB, environment
 
 from attacks.attack import Attack, Kind, Tally
-from attacks.colleagues import FILE, MARK, make_base
+from attacks.colleagues import FILE, FIRST_ID, MARK, make_base
 from attacks.http import CLOSED
 from attacks.http_requests import Case, End
 from attacks.page_requests import BODY_SECONDS, HEADER_SECONDS, IDLE_SECONDS, Target, case_of
@@ -96,10 +96,14 @@ def _home(folder: Path) -> Path:
             if name == "hostile-0a1b2c":
                 name = f"hostile-{number:06}"
                 named = json.loads(json.dumps(rows).replace("hostile-0a1b2c", name))
-            with contextlib.suppress(sqlite3.Error, OverflowError, UnicodeEncodeError):
-                db.execute("SAVEPOINT one")
+            for row in (*named["verdicts"], *named["statuses"]):
+                row["id"] += (number + 2) * FIRST_ID
+            db.execute("SAVEPOINT one")
+            try:
                 _insert(named, rows_count, db.execute, "?")
-                db.execute("RELEASE one")
+            except (sqlite3.Error, OverflowError, UnicodeEncodeError):  # the database itself refuses it
+                db.execute("ROLLBACK TO one")
+            db.execute("RELEASE one")
         db.commit()
     return base.home
 
@@ -272,7 +276,7 @@ def _wrong(case: Case, answer: _Answer, target: Target) -> tuple[Kind, str] | No
         return Kind.WRONG, f"answered {status}: {content[-200:]!r}"
     if status == 200 and not all(each in head for each in _POLICIES):
         return Kind.WRONG, "an answer without the headers that protect browsers"
-    if b"x-injected" in head:
+    if b"\r\nx-injected" in head:
         return Kind.WRONG, "a header was injected"
     if status == 303 and not re.search(rb"\r\nlocation: /([^/\\\r]|\r)", head):
         return Kind.WRONG, f"leads elsewhere: {head[:300]!r}"
@@ -319,7 +323,7 @@ def _judge_server(
     if len(text) > MOST_LOG_BYTES:
         tally.find(Kind.MEMORY, -1, f"the log has {len(text):,} bytes, over {MOST_LOG_BYTES:,}")
     if "Traceback" in text:
-        tally.find(Kind.TRACEBACK, -1, text[text.index("Traceback") :][-300:])
+        tally.find(Kind.TRACEBACK, -1, " ".join(text[text.index("Traceback") :].split())[:2_000])
     if target.token in text:
         tally.find(Kind.WRONG, -1, "the token is in the log")
 

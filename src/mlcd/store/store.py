@@ -20,6 +20,7 @@ from mlcd.home import close_tree, home
 from mlcd.home import envs as env_values
 from mlcd.home.logs import lease_logs
 from mlcd.problem import Problem
+from mlcd.run.coherent import check_coherent
 from mlcd.run.findings import Findings
 from mlcd.run.header import Header, is_run_name, is_run_of
 from mlcd.run.kind import Kind
@@ -228,6 +229,7 @@ class Store:
                 findings=None if findings is None else value("findings", findings["findings"], Findings),
                 outputs=self._outputs(name),
             )
+            check_coherent(loaded)
             failed = failed_log(self._logs(loaded))
             return replace(loaded, log="" if failed is None else str(failed)).with_reported_work()
 
