@@ -13,6 +13,7 @@ from click.testing import CliRunner
 from tests.postgres_server import OWNER, Server
 from tests.unit.store.test_store import FUNCTIONS, add, call, epoch, epoch_step, header, measured, nodes_problem, step
 
+import mlcd
 from mlcd import codec
 from mlcd.cli.main import cli, run
 from mlcd.errors import BadInput, MlcdError, RunBusy, StoreError
@@ -429,9 +430,36 @@ def test_a_run_whose_header_names_another_one_is_damaged(here: Store) -> None:
     assert [bool(line.damage) for line in here.runs()] == [True]
 
 
-def written(store: Store, name: str, made: Header) -> None:
-    """A run on real nodes as a colleague may write it, who has the right to add rows and computes their digests."""
+def test_a_colleague_s_run_that_is_called_simulated_runs_nothing_here(
+    here: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is continued anywhere must be simulated. Before, its command was run."""
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"name: harmless\nresources: {{infra: local}}\nnum_nodes: 1\nrun: touch {tmp_path}/owned\n"
+        "job: {samples: 1000}\ngoal: {minimize: time, deadline: 1h}\nsearch: {strategy: random, max_trials: 1}\n"
+    )
+    prepared = prepare(read_train(job), seed=0, folder=tmp_path / "colleague")
+    made = prepared.new_run()
+    header = replace(made.header, simulated=True, cloud="sim/aws")
     row = {
+        "run_id": made.run_id,
+        "header": codec.encode(header),
+        "problem": codec.encode(made.problem, Problem | FunctionProblem),
+        "spec": codec.dump(dict(prepared.spec)),
+    }
+    written(here, made.run_id, header, row)
+    assert run(["resume", made.run_id]) == 2
+    assert "is recorded as simulated on sim/aws, but its job would run on local" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="would run on local"):
+        mlcd.resume(made.run_id, home=tmp_path / "home")
+    assert not (tmp_path / "owned").exists()
+    assert here.load(made.run_id).steps == ()
+
+
+def written(store: Store, name: str, made: Header, row: dict[str, str] | None = None) -> None:
+    """A run on real nodes as a colleague may write it, who has the right to add rows and computes their digests."""
+    whole = row or {
         "run_id": name,
         "header": codec.encode(replace(made, simulated=False, cloud="local")),
         "problem": codec.encode(nodes_problem(), Problem | FunctionProblem),
@@ -439,7 +467,7 @@ def written(store: Store, name: str, made: Header) -> None:
     }
 
     def work(db: Connection) -> None:
-        insert(db, "runs", [row])
+        insert(db, "runs", [whole])
         insert_numbered(db, "statuses", {"run_id": name, "status": "running", "at": 1.0})
 
     store._database.write(work)
