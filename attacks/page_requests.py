@@ -182,7 +182,7 @@ def _large(chance: random.Random, at: Target) -> Case:
     chunk = b"%x\r\n%s\r\n" % (65_536, b"x" * 65_536)
     head = at.head("/api/check", *own, method="POST").encode()
     return _one(
-        "large chunks", head + chunk * (min(size, 3_000_000) // 65_536) + b"0\r\n\r\n", frozenset({CLOSED, 413})
+        "large chunks", head + chunk * (min(size, 3_000_000) // 65_536 + 1) + b"0\r\n\r\n", frozenset({CLOSED, 413})
     )
 
 
