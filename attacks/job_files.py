@@ -230,6 +230,8 @@ _TEXTS = (
         ">-\n    folded",
     ),
 )
+_LACKS = r"minicloud cannot run here: |Slurm's \w+ is not on PATH|\w+: MLCD_SKY_PYTHON="
+"""How a message begins that says what the machine lacks for a cloud that a job names: no field of the file is wrong."""
 _OPTION_VALUES = (
     "0",
     "1",
@@ -325,7 +327,7 @@ def _check(case: Case, end: Ended, tally: Tally) -> None:
     if end.code == 1 and "run-failed" not in end.stdout and "training failed" not in end.stdout:
         tally.find(Kind.WRONG, case.number, f"{case.what}: exit code 1: {message[:300]}")
     if end.code in (2, 7):
-        if not re.match(r"mlcd: (.*job\.yaml|-|search\.strategy: |minicloud cannot run here: )", message):
+        if not re.match(rf"mlcd: (.*job\.yaml|-|search\.strategy: |{_LACKS})", message):
             tally.find(Kind.WRONG, case.number, f"{case.what}: names no file: {message[:300]!r}")
         if len(end.stderr) > MOST_MESSAGE_CHARACTERS or end.stderr.count("\n") != 1:
             tally.find(Kind.WRONG, case.number, f"{case.what}: {len(end.stderr):,} characters: {message[:300]!r}")
