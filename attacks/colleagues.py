@@ -68,10 +68,9 @@ def _attack(count: int, seed: int, folder: Path) -> Tally:
     tally = Tally()
     server = None if postgres_server.missing() else postgres_server.Server()
     try:
-        where = [
-            _Sqlite(folder=folder, base=base),
-            *([_Postgres(folder=folder, base=base, server=server)] if server else []),
-        ]
+        where: list[_Sqlite | _Postgres] = [_Sqlite(folder=folder, base=base)]
+        if server is not None:
+            where.append(_Postgres(folder=folder, base=base, server=server))
         for case in range(count):
             _one(case, random.Random(f"{seed}/{case}"), where[case % len(where)], base, folder, tally)
     finally:

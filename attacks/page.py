@@ -26,8 +26,7 @@ from tests.ui_page import JOB, environment
 
 from attacks.attack import Attack, Kind, Tally
 from attacks.colleagues import FILE, FIRST_ID, MARK, make_base
-from attacks.http import CLOSED
-from attacks.http_requests import Case, End
+from attacks.http_requests import CLOSED, Case, End
 from attacks.page_requests import BODY_SECONDS, HEADER_SECONDS, IDLE_SECONDS, Target, case_of
 
 AT_ONCE = 12

@@ -20,15 +20,15 @@ from mlcd.units import Usd
 ELSEWHERE = Config.deployment("<b>nowhere</b>", 3)
 
 
-def reused(config: Config) -> Run[object]:  # type: ignore[type-var]
+def reused(config: Config) -> AnyRun:
     old = ReusedTrial(run_id="old", created="", catalog_date="", trial=measured(config))
-    return Run(header=replace(header("r"), reused=(old,)), problem=nodes_problem())  # type: ignore[return-value]
+    return Run(header=replace(header("r"), reused=(old,)), problem=nodes_problem())
 
 
 def test_what_mlcd_writes_fits() -> None:
     check_coherent(Run(header=header("r"), problem=nodes_problem(), steps=(step(1).ended(measured()), step(2))))
     check_coherent(Run(header=header("f", Kind.SERVERLESS), problem=FUNCTIONS, steps=(epoch_step(1),)))
-    check_coherent(reused(step(1).config))  # type: ignore[arg-type]
+    check_coherent(reused(step(1).config))
 
 
 @pytest.mark.parametrize(
