@@ -100,16 +100,18 @@ def main() -> int:
     parser.add_argument("--home", type=Path, help="keep the store here, and use it again")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
     parser.add_argument("--only", choices=("fill", "pages", "live"), help="one part; the others stay as recorded")
+    parser.add_argument("--names", default="", help="pages to visit, separated by ';'; the others stay as recorded")
     given = parser.parse_args()
     found = json.loads(RECORD.read_text(encoding="utf-8")) if given.only and RECORD.exists() else {}
-    with tempfile.TemporaryDirectory() as made:
-        home = given.home or Path(made)
+    with tempfile.TemporaryDirectory() as folder:
+        home = given.home or Path(folder)
         if given.only != "live":
             long_run = filled(home, given.runs, given.trials)
         if given.only == "fill":
             return 0
         if given.only != "live":
-            found |= {"pages_measured": provenance(), **measured_pages(given, home, long_run)}
+            made = measured_pages(given, home, long_run)
+            found |= {"pages_measured": provenance(), **made, "pages": {**found.get("pages", {}), **made["pages"]}}
     if given.only != "pages":
         found |= {"live_measured": provenance(), **measured_live(given)}
     found["reached"] = is_reached(found)
@@ -134,7 +136,12 @@ def provenance() -> dict[str, Any]:
 def measured_pages(given: argparse.Namespace, home: Path, long_run: str) -> dict[str, Any]:
     starts = [started(home) for _ in range(STARTS)]
     with page_server(home) as server:
-        shown = {name: visits(server, name, path) for name, path in places(server, long_run).items()}
+        wanted = {
+            name: path
+            for name, path in places(server, long_run).items()
+            if not given.names or name in given.names.split(";")
+        }
+        shown = {name: visits(server, name, path) for name, path in wanted.items()}
     return {
         "runs": given.runs,
         "trials": given.trials,

@@ -16,7 +16,7 @@ from mlcd.trial.outcome import Status
 
 Rows = Mapping[str, list[dict[str, object]]]
 UNTOUCHED = ("run_id", "digest")
-OWN = frozenset({"", "instance", "nodes", *map(str, Status)})
+OWN = frozenset({"", "instance", "nodes", "batch", "threads", "replicas", "precision", *map(str, Status)})
 """Words of mlcd's own, which nobody else gives."""
 
 
@@ -52,7 +52,11 @@ def put(store: Store, rows: Rows) -> None:
 
 
 def _insert(table: str, rows: list[dict[str, object]], db: Connection) -> None:
-    insert(db, table, rows)
+    for row in rows:
+        if "id" in row:
+            last = db.execute(f"SELECT coalesce(max(id), 0) AS last FROM {table}").fetchone()
+            row = {**row, "id": last["last"] + 1}  # noqa: PLW2901
+        insert(db, table, [row])
 
 
 def hostile(rows: Rows, evil: str) -> tuple[Rows, frozenset[str]]:

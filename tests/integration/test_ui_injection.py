@@ -83,7 +83,7 @@ def other_runs(home: Path) -> list[str]:
     samples = {
         "metric-a": (batches_run(), ("accuracy",)),
         "failed-b": (budget_run(), ("p2.xlarge", "greatest expected gain for its price")),
-        "tokens-c": (language_model_run(limit), ("toy.onnx", "threads", "vgg", "the server was killed")),
+        "tokens-c": (language_model_run(limit), ("toy.onnx", "fp32", "vgg", "the server was killed")),
         "epochs-d": (serverless_run(), ("logistic", "3 functions ran out of memory")),
     }
     with Store(home) as store:

@@ -63,7 +63,7 @@ def notebook(html: str) -> Iterator[int]:
 
 
 def test_frame_is_live_in_notebooks_of_both_names_of_this_machine(tmp_path: Path) -> None:
-    result = mlcd.train({**JOB, "search": {"strategy": "heterbo", "max_trials": 1}}, home=tmp_path)
+    result = mlcd.train(JOB, home=tmp_path)
     shown = mlcd.ui(result, home=tmp_path)
     process = live_page._servers[tmp_path][0]
     try:
@@ -83,7 +83,7 @@ def test_frame_is_live_in_notebooks_of_both_names_of_this_machine(tmp_path: Path
 
 def test_result_in_a_notebook_is_the_report(tmp_path: Path) -> None:
     """The same templates and pictures as the page and `mlcd report`, without anything to load."""
-    result = mlcd.train({**JOB, "search": {"strategy": "heterbo", "max_trials": 1}}, home=tmp_path)
+    result = mlcd.train(JOB, home=tmp_path)
     html = result._repr_html_()
     report = tmp_path / "report.html"
     result.report(report)

@@ -9,18 +9,19 @@ const DECADES = Array.from({ length: 20 }, (_, at) => [1, 2, 5].map((times) => t
 /** Round durations in seconds. */
 const TIMES = [1, 5, 15, 60, 300, 900, ...[1, 2, 4, 8, 16].map((hours) => 3600 * hours), ...[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024].map((days) => 86400 * days)];
 const MOST_TICKS = 6;
+const MOST_NARROW_TICKS = 4;
 const LOG_FROM = 12;
 const MOST_NAMES = 12;
 
 /** Those of the round numbers that lie within, every second or third of them where there are many; multiples of one of them where the axis is linear. */
-function ticks(round, low, high, log) {
+function ticks(round, low, high, log, most) {
   if (!log) {
-    const step = round.find((value) => (high - low) / value <= MOST_TICKS) ?? high - low;
+    const step = round.find((value) => (high - low) / value <= most) ?? high - low;
     const first = Math.ceil(low / step);
     return Array.from({ length: Math.floor(high / step) - first + 1 }, (_, at) => step * (first + at));
   }
   const within = round.filter((value) => value >= low && value <= high);
-  const every = Math.ceil(within.length / MOST_TICKS) || 1;
+  const every = Math.ceil(within.length / most) || 1;
   return within.filter((_, at) => at % every === 0);
 }
 
@@ -72,7 +73,7 @@ export function scatter(place, groups, { text, limits = {}, height = 320 }) {
     return shown[name] === null ? [low, high] : [Math.min(low, limit), Math.max(high, limit)];
   };
   const isLog = (name) => ends(name)[0] > 0 && ends(name)[1] / ends(name)[0] > LOG_FROM;
-  const axis = (name, make, label, size, round) => ({ splits: (_, __, low, high) => ticks(round, low, high, isLog(name)), filter: (_, splits) => splits, stroke: muted, grid, ticks: grid, label, size, labelSize: 20, labelFont: "12px system-ui", font: "12px system-ui", values: (_, splits) => splits.map((value) => (value === null ? "" : make(value))) });
+  const axis = (name, make, label, size, round) => ({ splits: (_, __, low, high) => ticks(round, low, high, isLog(name), name === "x" && place.clientWidth < 480 ? MOST_NARROW_TICKS : MOST_TICKS), filter: (_, splits) => splits, stroke: muted, grid, ticks: grid, label, size, labelSize: 20, labelFont: "12px system-ui", font: "12px system-ui", values: (_, splits) => splits.map((value) => (value === null ? "" : make(value))) });
   const draw = (chart, at) => {
     const { ctx } = chart;
     const group = groups[at - 1];
@@ -123,6 +124,7 @@ export function scatter(place, groups, { text, limits = {}, height = 320 }) {
     ctx.save();
     ctx.font = `${12 * devicePixelRatio}px system-ui`;
     ctx.textBaseline = "middle";
+    ctx.textAlign = "left";
     ctx.lineWidth = 4 * devicePixelRatio;
     ctx.strokeStyle = colour("paper");
     const taken = [];
