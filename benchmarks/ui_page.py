@@ -110,10 +110,12 @@ def main() -> int:
         if given.only == "fill":
             return 0
         if given.only != "live":
+            before = provenance()
             made = measured_pages(given, home, long_run)
-            found |= {"pages_measured": provenance(), **made, "pages": {**found.get("pages", {}), **made["pages"]}}
+            found |= {"pages_measured": before, **made, "pages": {**found.get("pages", {}), **made["pages"]}}
     if given.only != "pages":
-        found |= {"live_measured": provenance(), **measured_live(given)}
+        before = provenance()
+        found |= {"live_measured": before, **measured_live(given)}
     found["reached"] = is_reached(found)
     print(json.dumps(found, indent=2))
     if given.record:
