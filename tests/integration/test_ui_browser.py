@@ -289,6 +289,31 @@ def test_report_is_shown(page: Any, server: PageServer, results: tuple[mlcd.Resu
     assert colour != "rgba(0, 0, 0, 0)", "its style is applied"
 
 
+def test_report_is_one_file_for_screen_readers_dark_mode_phone_and_paper(
+    chromium: Any, results: tuple[mlcd.Result, mlcd.Result], tmp_path: Path
+) -> None:
+    file = tmp_path / "report.html"
+    results[0].report(file)
+    asked: list[str] = []
+    for options in ({}, {"viewport": {"width": 400, "height": 800}, "color_scheme": "dark"}):
+        context = chromium.new_context(**options)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(file.as_uri())
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+        check_access(page)
+        shot(page, f"report{'-dark-phone' if options else ''}")
+        context.close()
+    assert set(asked) == {file.as_uri()}, "it loads nothing"
+    page = chromium.new_page(color_scheme="dark")
+    page.goto(file.as_uri())
+    page.emulate_media(media="print")
+    assert (
+        page.evaluate("() => getComputedStyle(document.querySelector('.mlcd')).backgroundColor") == "rgb(255, 255, 255)"
+    )
+    page.close()
+
+
 def test_every_page_by_keyboard_dark_and_on_a_phone(
     chromium: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]
 ) -> None:
