@@ -1,5 +1,6 @@
 """The answer of a run at a glance, in four tiles: what was chosen and why, what it takes, how much was tried."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -100,8 +101,14 @@ def _of_functions(run: EpochRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]
         ),
         Tile(what="Time so far" if not run.status.is_final else "Time", value=format_seconds(now.elapsed_seconds)),
         Tile(what="Cost so far" if not run.status.is_final else "Cost", value=str(now.spent_usd)),
-        Tile(what="Epochs", value=str(now.trials), small=", ".join(now.running), live="trials"),
+        Tile(what="Epochs", value=str(now.trials), small=", ".join(now.running) or _fleets(run), live="trials"),
     )
+
+
+def _fleets(run: EpochRun) -> str:
+    """`11 of 13 on 64 x 3,008 MB`: the fleet that most epochs ran on."""
+    used = Counter(f"{each.fleet.functions} x {each.fleet.memory_mb:,} MB" for each in run.epochs)
+    return "".join(f"{count} of {len(run.epochs)} on {fleet}" for fleet, count in used.most_common(1))
 
 
 def _chosen(run: SearchRun) -> str:

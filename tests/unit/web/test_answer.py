@@ -83,5 +83,6 @@ def test_functions_show_the_loss_and_its_target() -> None:
     assert "Trained to the target." in loss.small
     assert cost.value == str(run.spent)
     assert (epochs.what, int(epochs.value)) == ("Epochs", len(run.epoch_steps))
+    assert epochs.small == "2 of 4 on 100 x 1,769 MB"
     assert time.what == "Time"
     assert answered(infeasible_serverless_run())[0].value == "-"
