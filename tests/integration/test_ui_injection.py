@@ -19,6 +19,7 @@ from tests.ui_page import JOB, PageServer, browser, page_server
 
 import mlcd
 from mlcd.loadgen.chat import ChatLimit, ChatMetric
+from mlcd.run.run import AnyRun
 from mlcd.spec.template import TEMPLATES, template
 from mlcd.store.database import Connection
 from mlcd.store.rows import FACTS, insert, select
@@ -80,7 +81,7 @@ def _insert_all(table: str, rows: list[dict[str, object]], db: Connection) -> No
 def other_runs(home: Path) -> list[str]:
     """Runs of each kind in the same home, with hostile text wherever the store accepts it: a metric's name, for one."""
     limit = ChatLimit(metric=ChatMetric.TTFT, percentile=99, seconds=1.0)
-    samples = {
+    samples: dict[str, tuple[AnyRun, tuple[str, ...]]] = {
         "metric-a": (batches_run(), ("accuracy",)),
         "failed-b": (budget_run(), ("p2.xlarge", "greatest expected gain for its price")),
         "tokens-c": (language_model_run(limit), ("toy.onnx", "fp32", "vgg", "the server was killed")),
