@@ -4,8 +4,9 @@
 
 The bed: every configuration of three types, four settings and one to three nodes, each with all of its nodes leased and
 loaded for real. Then searches that see none of it, one for each seed, each with the verification of its choice. As
-root, on an otherwise idle machine; about half an hour. The record is kept after every step; a second call continues.
-With --again, searches of the record are dropped first, and its beds stay.
+root, on an otherwise idle machine; about an hour. The record is kept after every step (a type of a bed, a search); a
+second call continues, and --minutes ends a call early. With --again, searches of the record are dropped first, and its
+beds stay.
 """
 
 import argparse
@@ -127,19 +128,34 @@ def searched(run: SearchRun, seed: int) -> dict[str, Any]:
     }
 
 
-def measure(name: str, rates: list[float], seeds: int, record: dict[str, Any], keep: Callable[[], None]) -> None:
+def measure(
+    name: str,
+    rates: list[float],
+    seeds: int,
+    record: dict[str, Any],
+    keep: Callable[[], None],
+    time_over: Callable[[], bool],
+) -> None:
     """The bed of a model, and its searches; what the record has is not measured again."""
     with tempfile.TemporaryDirectory(prefix="mlcd-serve-nodes-") as folder:
         model, home = MODELS[name](Path(folder)), Path(folder) / "home"
         mine = record["models"].setdefault(name, {"bed": [], "searches": {}})
-        if not mine["bed"]:
+        for instance in TYPES:
+            if time_over():
+                return
+            if any(row["config"]["instance"] == instance for row in mine["bed"]):
+                continue
             record["beds_measured"] = f"{datetime.now(UTC).date().isoformat()}, {pages.sources()}"
             every = {"strategy": "exhaustive", "max_trials": 1000, "every_replica": True}
-            mine["bed"] = rows(search(model, home, rate=rates[0], seed=0, load={"verify": 0}, search=every))
+            where = {"infra": "minicloud", "instance_type": [instance], "replicas": list(REPLICAS)}
+            made = search(model, home, rate=rates[0], seed=0, load={"verify": 0}, search=every, resources=where)
+            mine["bed"] += rows(made)
             keep()
         for rate in rates:
             done = mine["searches"].setdefault(f"{rate:g}", [])
             while len(done) < seeds:
+                if time_over():
+                    return
                 seed = min(set(range(seeds)) - {each["seed"] for each in done})
                 found = searched(search(model, home, rate=rate, seed=seed, search={"max_trials": TRIALS}), seed)
                 ended = killed_steps(found) > 0
@@ -255,6 +271,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--out", type=Path, default=RESULT)
     parser.add_argument("--again", action="store_true", help="make all searches again, and keep the beds")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no further step after this time")
     arguments = parser.parse_args()
     begun = time.monotonic()
     record: dict[str, Any] = {"models": {}}
@@ -270,8 +287,11 @@ def main() -> None:
         record.update(measured=now, code=pages.sources(), cpus=os.cpu_count(), trial_seconds=TRIAL_SECONDS, slo=SLO)
         arguments.out.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 
+    def time_over() -> bool:
+        return time.monotonic() - begun > arguments.minutes * 60
+
     for name in arguments.models:
-        measure(name, [rate for model, rate in CASES if model == name], arguments.seeds, record, keep)
+        measure(name, [rate for model, rate in CASES if model == name], arguments.seeds, record, keep, time_over)
     print(f"{time.monotonic() - begun:.0f} s")
     if arguments.out == RESULT:
         pages.write(parts())
