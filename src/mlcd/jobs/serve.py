@@ -270,6 +270,7 @@ def _prepare_command(
         profile=day_rates(spec),
         language=language,
         earlier=learnt_from,
+        machines=_machines(spec, nodes) if is_chat else {},
         notes=notes if nodes is None else (*nodes.notes, *notes),
     )
     return _prepared(
