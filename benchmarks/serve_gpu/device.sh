@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # One part of the proof on a bare machine with a GPU, in one command; results under $OUT, a table at the end.
-#   bash benchmarks/serve_gpu/device.sh check | llm llama-100m | llm llama-1b | five [NAME ...]
+#   bash benchmarks/serve_gpu/device.sh check | llm llama-100m | llm llama-1b | five vit-large convnext-base regnet-y
 # From the repository's root. Before, where packages can be installed: benchmarks/serve_gpu/pack.sh makes py312 and COMMIT.
 set -euo pipefail
 here=$(pwd)

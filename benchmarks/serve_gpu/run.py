@@ -1,9 +1,10 @@
 """Searches and exhaustive measurements on one GPU, side by side, one load at a time. Writes one JSON line a result.
 
     python3 -m serve_gpu.run check OUT              that all that is needed is there; two minutes
-    python3 -m serve_gpu.run llm OUT llama-100m     a language model by `transformers serve`; 8 minutes
-    python3 -m serve_gpu.run llm OUT llama-1b
-    python3 -m serve_gpu.run five OUT               five models by mlcd's own server with PyTorch; 9.5 minutes
+    python3 -m serve_gpu.run llm OUT llama-100m     a language model by `transformers serve`; 24 x 10 s, the search's 6
+    python3 -m serve_gpu.run llm OUT llama-1b       x 10 s, and a verification: about 6.5 minutes
+    python3 -m serve_gpu.run five OUT NAME ...      models by mlcd's own server with PyTorch: 18 x 5 s, 6 x 5 s for each,
+                                                    and a minute of verifications: three models take about 7.5 minutes
 
 On a machine that is lent: `bash benchmarks/serve_gpu/device.sh llm llama-100m`. Every job is `mlcd serve` through its
 command line (cli.py says what differs). The exhaustive measurement of a model is `search.strategy: exhaustive` over
@@ -209,7 +210,7 @@ def llm(campaign: Campaign, names: Iterable[str]) -> None:
     for name in names:
         makers[name].wait()
         env = {
-            "LOAD_SECONDS": os.environ.get("LLM_SECONDS", "12"),
+            "LOAD_SECONDS": os.environ.get("LLM_SECONDS", "10"),
             "HF_HUB_OFFLINE": "1",
             "TOKENIZERS_PARALLELISM": "false",
         }
