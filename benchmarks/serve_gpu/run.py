@@ -3,7 +3,7 @@
     python3 -m serve_gpu.run check OUT              that all that is needed is there; two minutes
     python3 -m serve_gpu.run llm OUT llama-100m     a language model by `transformers serve`; 24 x 10 s, the search's 6
     python3 -m serve_gpu.run llm OUT llama-1b       x 10 s, and a verification: about 6.5 minutes
-    python3 -m serve_gpu.run five OUT NAME ...      models by mlcd's own server with PyTorch: 18 x 5 s, 6 x 5 s for each,
+    python3 -m serve_gpu.run five OUT NAME ...      models by mlcd's own server with PyTorch, each 18 x 5 s and 6 x 5 s,
                                                     and a minute of verifications: three models take about 7.5 minutes
 
 On a machine that is lent: `bash benchmarks/serve_gpu/device.sh llm llama-100m`. Every job is `mlcd serve` through its
