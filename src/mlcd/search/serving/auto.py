@@ -16,10 +16,12 @@ from mlcd.search.serving.falcon_settings import FalconTransferSettings
 from mlcd.search.serving.falcon_transfer import operator_prior
 from mlcd.search.serving.heterbo import ServingHeterBO
 from mlcd.search.serving.language_sizes import sizes_prior
+from mlcd.search.serving.own_knobs import OwnKnobs, has_only_own_knobs
 from mlcd.search.serving.paces import Paces
 from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
 from mlcd.search.serving.serving_forecast import LoadTests, ServingForecast, load_tests, outlook
 from mlcd.search.serving.table_informed import ById, Need
+from mlcd.search.strategy import Strategy
 from mlcd.space import Space
 from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import FailureKind, History, Suggestion
@@ -48,8 +50,9 @@ class ServingAuto(PosteriorStrategy):
     """The trial that may turn out best for its price, until none is expected to pay for itself.
 
     What is known before the first trial, the first of these that there is: a language model's sizes with the GPUs' data
-    sheets and runs of other models; an ONNX model's operators. Where there is neither, it searches as `heterbo` does.
-    Its options are `steps` and the fields of ServingAutoSettings.
+    sheets and runs of other models; an ONNX model's operators. Where there is neither, it searches as `heterbo` does,
+    and as `bayesian` does where only a server's own settings can be chosen. Its options are `steps` and the fields of
+    ServingAutoSettings.
     """
 
     name: ClassVar[str] = "auto"
@@ -66,13 +69,15 @@ class ServingAuto(PosteriorStrategy):
         return found
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """As PosteriorStrategy; as heterbo where nothing is known.
+        """As PosteriorStrategy; as heterbo or bayesian where nothing is known.
 
         What does not fit into memory by the model's sizes is left out before anything is measured. Then the sizes may
         turn out wrong: it is tried if what it may save, times that probability, pays for the trial.
         """
         if not self.knows_something(problem):
-            return self._uninformed.suggest(problem, history, remaining, min(count, self.trials_left(problem, history)))
+            return self._uninformed(problem).suggest(
+                problem, history, remaining, min(count, self.trials_left(problem, history))
+            )
         if not history.measured:
             fits = self.outlook_memory(problem, history) >= self.settings.least_memory
             fitting = replace(remaining, allowed=remaining.allowed & fits)
@@ -84,15 +89,15 @@ class ServingAuto(PosteriorStrategy):
         return self._known_prior(problem) is not None
 
     def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
-        """As PosteriorStrategy; as heterbo where nothing is known."""
+        """As PosteriorStrategy; as heterbo or bayesian where nothing is known."""
         if not self.knows_something(problem):
-            return self._uninformed.recommend(problem, history, remaining)
+            return self._uninformed(problem).recommend(problem, history, remaining)
         return super().recommend(problem, history, remaining)
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
-        """As PosteriorStrategy; as heterbo where nothing is known."""
+        """As PosteriorStrategy; as heterbo or bayesian where nothing is known."""
         if not self.knows_something(problem) and self.trials_left(problem, history) > 0:
-            return self._uninformed.ending(problem, history, remaining)
+            return self._uninformed(problem).ending(problem, history, remaining)
         return super().ending(problem, history, remaining)
 
     def paying(self, problem: Problem, worth: ServingForecast) -> Mask:
@@ -143,8 +148,9 @@ class ServingAuto(PosteriorStrategy):
         found[load_tests(problem, history).rows] = 1.0  # these ran
         return found
 
-    @property
-    def _uninformed(self) -> ServingHeterBO:
+    def _uninformed(self, problem: Problem) -> Strategy:
+        if has_only_own_knobs(problem.space):
+            return OwnKnobs(seed=self.seed)
         return ServingHeterBO(seed=self.seed)
 
     def _known_prior(self, problem: Problem) -> AutoPrior | None:
