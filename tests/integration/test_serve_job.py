@@ -200,7 +200,7 @@ def _truncated(path: Path) -> Path:
         (_truncated, [], "model: the file is cut off"),
         (write_odd, [], "Frobnicate"),
         (write_open, [], "axis 1 (length) has no size; give one, as sizes in the job file or e.g. --size length=128"),
-        (write_mlp, ["--on", "aws"], "--on: mlcd serves no models there in this version"),
+        (write_mlp, ["--on", "sim/aws"], "--on: mlcd serves no models there in this version"),
         (write_mlp, ["--strategy", "falcn"], "--strategy: unknown strategy 'falcn'"),
         (write_mlp, ["--slo", "50ms"], "--slo: is not a latency limit"),
         (write_mlp, ["--size", "length"], "--size: must have the form AXIS=N"),

@@ -13,12 +13,14 @@ from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.looks import Looked, after_look, after_spot_look, after_stretch, is_due
 from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.stretch import TrainingNodes, points_after
+from mlcd.engine.switching import better_switch
+from mlcd.engine.undone import undone_work
 from mlcd.engine.watch import AttemptWatch, Hung, end_a_hang
 from mlcd.errors import Interrupted
 from mlcd.events import RunProgress, Warned
 from mlcd.ledger import Ledger
 from mlcd.models.remaining import remaining_problem
-from mlcd.problem import LEAST_DONE_SHARE, STOP_SECONDS, Problem
+from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.profiler.measure import learned
 from mlcd.profiler.noise import noise_scale
 from mlcd.run.attempt import Attempt, Ending
@@ -36,8 +38,6 @@ SWITCH_EVERY_SECONDS = 10.0
 """Time between two checks whether another number of nodes or another batch would be better."""
 LIMITS_EVERY_SECONDS = 5.0
 """Time between two checks whether the training still fits the limits."""
-SWITCH_GAIN = 0.05
-"""Relative gain that a change of nodes or batch must promise, restart included: predictions are no more precise."""
 
 
 @dataclass(kw_only=True)
@@ -240,7 +240,7 @@ class Training:
         finally:
             for text in nodes.new_warnings():
                 self.situation.tell(Warned(text=f"the training: {text}"))
-        self._check_end(watch, nodes.heard, silence)
+        self._warn_of_undone(watch.last.samples, nodes.heard, silence)
         self._tell(1.0, self._charge(settled.seconds), settled.seconds)
         return self._ended(settled, watch, (Ending.DONE, ""), nodes.heard)
 
@@ -405,29 +405,11 @@ class Training:
         self._next_plan = looked.next_plan
         return looked.ending, looked.message
 
-    def _check_end(self, watch: AttemptWatch, heard: list[Reading], silence: str) -> None:
-        """Warn if the job exited successfully without doing what its file says.
-
-        silence  what a job without a sample wrote instead, where that is known
-        """
-        run = self._run
-        target = run.problem.target
-        if target is not None:
-            points = learned(heard, target.metric)
-            if points and not any(target.is_met_by(point.metric) for point in points):
-                text = f"the job ended at {target.metric} {points[-1].metric:g}, before its target of {target.value:g}"
-                self._warn_of_end(text)
-            return
-        share = (run.reached_samples + watch.last.samples) / run.problem.work_samples
-        if share < LEAST_DONE_SHARE:
-            text = f"the job exited successfully after {share:.0%} of the work its file names: "
-            text += silence or "check job.samples"
-            self._warn_of_end(text)
-
-    def _warn_of_end(self, text: str) -> None:
-        """Say it now, and in every report of the run."""
-        self._warning = text
-        self.situation.tell(Warned(text=text))
+    def _warn_of_undone(self, samples: float, heard: list[Reading], silence: str) -> None:
+        """Say now, and in every report of the run, what a job that exited successfully left undone."""
+        self._warning = undone_work(self._run, samples, heard, silence)
+        if self._warning:
+            self.situation.tell(Warned(text=self._warning))
 
     def _ended(
         self, settled: Settled, watch: AttemptWatch, ending: tuple[Ending, str], heard: list[Reading]
@@ -543,48 +525,18 @@ class Training:
         return best_fitting(problem, History(kept), remaining)
 
     def _switch(self, elastic: Elastic, watch: AttemptWatch, lease: Listening) -> tuple[Ending, str] | None:
-        """Whether another number of nodes or batch is better for the remaining work, at the noise scale measured now.
-
-        One step of receding-horizon control: replan the remaining work on every configuration, restart cost included.
-        """
+        """Whether another number of nodes or batch is better for the rest, at the noise scale measured now."""
         speed = watch.speed()
-        if (
-            speed is None
-            or watch.is_quiet
-            or not watch.is_due("switch", SWITCH_EVERY_SECONDS)
-            or not self._saves_work()
-        ):
+        is_due = not watch.is_quiet and watch.is_due("switch", SWITCH_EVERY_SECONDS)
+        if speed is None or not is_due or not self._saves_work():
             return None
-        account, config = self._account, self.step.config
         problem = self._remaining_now(watch, lease.heard)
         if not problem.work_known:
             return None
-        seen = tuple(
-            replace(t, samples_per_second=speed) if isinstance(t, Measurement) and t.config == config else t
-            for t in account.history
+        began = watch.startup_seconds
+        return self._left(
+            better_switch(elastic, self._account, problem, self.step.config, speed=speed, startup_seconds=began)
         )
-        options = {p.config: p for p in elastic.outlook(problem, History(seen))}
-        stay, remaining = options.get(config), account.ledger.remaining()
-        if stay is None:
-            return None
-
-        def value(option: Plan, seconds: float, moved_usd: Usd = ZERO) -> float:
-            usd = problem.price(option.config).dollars * seconds / HOUR
-            return problem.goal.value(seconds, usd + moved_usd.dollars)
-
-        def moved(option: Plan) -> float:
-            # The plan includes the start-up on the new nodes.
-            return value(option, option.seconds + STOP_SECONDS, option.moved_usd)
-
-        fitting = [p for p in options.values() if p.config != config and remaining.fits(p)]
-        there = min(fitting, key=moved, default=None)
-        staying = value(stay, max(stay.seconds - watch.startup_seconds, 0.0))
-        if there is None or moved(there) > staying * (1 - SWITCH_GAIN):
-            return None
-        self._next_plan = there
-        noise = problem.batching.noise_scale if problem.batching is not None else None
-        why = f"at an expected noise scale of {noise:,.0f} samples" if noise is not None else "at the measured speed"
-        return Ending.MOVED, f"{why}, {there.config} is better than {config} for the remaining work"
 
     def _remaining_now(self, watch: AttemptWatch, heard: list[Reading]) -> Problem:
         """What remains after this attempt so far, with its noise and metrics."""

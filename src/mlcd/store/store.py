@@ -63,7 +63,8 @@ def open_database(
     parsed(address, URL_VARIABLE)  # before the extra that a right address needs
     from mlcd.store.postgres import PostgresDatabase  # noqa: PLC0415 - an extra
 
-    return PostgresDatabase(address, folder, reading=reading)
+    patience = busy_seconds if busy_seconds < BUSY_SECONDS else None
+    return PostgresDatabase(address, folder, reading=reading, reconnect_seconds=patience)
 
 
 class Store:
@@ -82,7 +83,8 @@ class Store:
         folder   of this machine: what belongs to runs and is not their record (logs, outputs, values of variables)
         reading  only to read: works in a folder that cannot be written, too, where a copy is read
         url      of the server that has the record; None: as MLCD_STORE says, "": the file in `folder`
-        busy_seconds  how long to wait for other processes that have locked the file
+        busy_seconds  how long to wait for other processes that have locked the file, or, if shorter than usual, for a
+            server that is away
         """
         self.folder = folder
         self._database = open_database(folder, reading=reading, url=url, busy_seconds=busy_seconds)

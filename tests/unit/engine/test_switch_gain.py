@@ -12,7 +12,8 @@ from mlcd.clouds.reading import Listening
 from mlcd.deciders.account import Accounts
 from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.performer import Situation
-from mlcd.engine.training import SWITCH_GAIN, Training
+from mlcd.engine.switching import SWITCH_GAIN
+from mlcd.engine.training import Training
 from mlcd.engine.watch import AttemptWatch
 from mlcd.problem import STOP_SECONDS
 from mlcd.run.attempt import Ending

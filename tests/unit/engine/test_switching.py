@@ -12,7 +12,7 @@ from tests.synthetic import QUICK_TRIALS, Machine, SyntheticCloud, batched, driv
 
 from mlcd.clouds.provider import JobProgress, Lease, Order, Purpose, Settled
 from mlcd.clouds.reading import GradientNorms, Listening, Reading
-from mlcd.engine.training import SWITCH_GAIN
+from mlcd.engine.switching import SWITCH_GAIN
 from mlcd.events import Event, Warned
 from mlcd.goal import Goal, Objective
 from mlcd.problem import STOP_SECONDS, Batching, Problem

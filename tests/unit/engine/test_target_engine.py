@@ -8,20 +8,14 @@ from tests.synthetic import SyntheticCloud, batched, driven, make_engine, make_p
 
 from mlcd.clouds.provider import Cloud
 from mlcd.clouds.reading import Reading
-from mlcd.deciders.account import Accounts
-from mlcd.engine.checked import CheckedCloud
 from mlcd.engine.performer import Situation
-from mlcd.engine.training import Training
-from mlcd.engine.watch import AttemptWatch
-from mlcd.events import Warned
+from mlcd.engine.undone import undone_work
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem, Target
-from mlcd.run.authorisation import Authorisation
-from mlcd.run.step import Role, Step
+from mlcd.run.step import Step
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
 from mlcd.trial.trial import Learned, Measurement, Trial
-from mlcd.units import Usd
 
 TARGET = Target(metric="accuracy", value=0.9)
 
@@ -63,24 +57,8 @@ def test_without_a_predicted_end_nothing_is_promised(monkeypatch: pytest.MonkeyP
     assert record.relaxations == (), "no limit would have helped"
 
 
-@pytest.mark.parametrize(("accuracy", "warned"), [(0.89, 1), (0.91, 0)])
-def test_a_job_that_ends_before_its_target_gives_a_warning(accuracy: float, warned: int) -> None:
-    told: list[object] = []
-    cloud, config = SyntheticCloud(), asked().space.configs[0]
-    run = make_run(asked(), cloud, "scavenger-full", run_id="run-1")
-    step = Step(
-        number=1,
-        round=1,
-        role=Role.TRAINING,
-        authorisation=Authorisation(choice=config, attempt=1, usd=Usd.of(1), seconds=1.0),
-        reason="",
-        usd_per_hour=run.problem.price(config),
-        started_seconds=0.0,
-        started_at=0.0,
-    )
-    situation = Situation(run=run, elapsed_seconds=lambda: 0.0, tell=told.append)
-    training = Training(cloud=CheckedCloud(cloud=cloud), step=step, situation=situation, accounts=Accounts())
+@pytest.mark.parametrize(("accuracy", "warned"), [(0.89, True), (0.91, False)])
+def test_a_job_that_ends_before_its_target_gives_a_warning(accuracy: float, warned: bool) -> None:
+    run = make_run(asked(), SyntheticCloud(), "scavenger-full", run_id="run-1")
     heard = [Reading(seconds=1.0, samples=1000.0, metrics={"accuracy": accuracy})]
-    training._check_end(AttemptWatch(work=1.0, seconds_left=1.0), heard, "")
-    texts = [event.text for event in told if isinstance(event, Warned)]
-    assert len(texts) == warned
+    assert ("before its target" in undone_work(run, 1.0, heard, "")) is warned
