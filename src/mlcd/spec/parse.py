@@ -206,7 +206,10 @@ def _model(node: YamlNode) -> str | Transformer:
 
 
 def _samples(node: YamlNode) -> float:
-    return float(node.whole(Bounds(least=1, most=10**18)))
+    found = node.number(Bounds(above=0, most=1e18))
+    if found != int(found):
+        raise node.error("must be a whole number", allowed="a whole number, at least 1")
+    return found
 
 
 def _work_of(*, model: str | Transformer | None = None, **given: Any) -> Work:
