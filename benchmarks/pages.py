@@ -45,6 +45,8 @@ SCRIPTS = (
     "serverless_sync",
     "ask_tell",
     "scale",
+    "spot_market",
+    "choice_protocols",
 )
 
 UNCOMMITTED = " with changes"

@@ -109,6 +109,12 @@ def test_strategies_that_need_operators_are_skipped_on_tables_without_them(monke
     assert {row["strategy"] for row in json.loads(done.stdout)["rows"]} == {"random"}
 
 
+def test_where_no_strategy_applies_the_strategies_are_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bed_room, "beds", lambda **_: (made_up(operators=False),))
+    done = CliRunner().invoke(cli, ["bench", "serve", "--jobs", "1", "--seeds", "1", "--strategies", "falcon"])
+    assert "--strategies: none of these applies to the tables" in str(done.exception)
+
+
 def test_a_target_is_not_among_its_sources() -> None:
     bed = made_up()
     assert "bert-base" not in {model.name for model in bed.sources("bert-base").models}

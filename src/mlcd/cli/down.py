@@ -35,7 +35,7 @@ def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, 
     asks before it ends it. With RUN, only what belongs to that run is ended, and mlcd asks only if the run is active.
     What may belong to a run and cannot be proved to is listed and left alone; the exit code is 1 then.
     """
-    from mlcd.jobs.down import end_all, leftovers, run_named, sweep, unproved, was_used
+    from mlcd.jobs.down import end_abandoned, end_all, leftovers, run_named, sweep, unproved, was_used
     from mlcd.store.store import home
 
     folder = Path(home())
@@ -46,6 +46,8 @@ def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, 
     failed = () if dry_run else end_all(folder, found)
     if not dry_run and run_id is None:
         sweep(folder, on=on)
+    elif not dry_run and run_id is not None and on in (None, "local"):
+        end_abandoned(folder, run_id)
     listed = unproved(folder, on=on, run_id=run_id)
     if output == "json":
         print_json(

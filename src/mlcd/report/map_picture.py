@@ -277,7 +277,7 @@ def _svg(record: AnyRun, cells: Sequence[_Cell], axis: _Axis, table: PictureTabl
     columns = thinned(values, _MOST_NARROW if is_narrow else _MOST_COLUMNS, keep=lambda value: value in kept)
     states = [state for state in _State if any(cell.state is state for cell in cells)]
     most = max(90.0, width * 0.28)
-    left = min(most, 16 + max((text_width(row, 11) for row in rows), default=20))
+    left = min(most, 16 + max(text_width(name, 11) for name in (axis.name, *rows)))
     items = [(str(state), *_LOOKS[state]) for state in states]
     top = legend_bottom(items, width) + 22
     height = top + _CELL * max(len(rows), 1) + 26

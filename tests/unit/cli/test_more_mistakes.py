@@ -102,7 +102,7 @@ MISTAKES = {
     ),
     "how memory changes": knobs("{a: {values: [1, 2], memory: more}}", "knobs.a.memory", "rises, falls"),
     "a knob that changes learning": knobs(
-        "{lr: {values: [0.1, 0.2], changes: learning}}", "knobs.lr: changes: learning is not supported yet"
+        "{lr: {values: [0.1, 0.2], changes: learning}}", "knobs.lr: changes learning", "job.target such as"
     ),
     "value for values": knobs("{a: {value: [1, 2]}}", "did you mean 'values'?"),
     "a ready set with a typo": knobs("{preset: fspd}", "did you mean 'fsdp'?"),

@@ -102,7 +102,7 @@ def test_the_fields_of_a_command() -> None:
         ({"server": {"run": "serve --slots $SLOTS", "name": "x"}}, r"server\.run.*must listen on \$PORT"),
         ({"server": {"run": RUN + " $MODEL", "name": "x"}}, "model.*is missing"),
         ({"server": {"run": RUN}}, r"server\.name.*is missing"),
-        ({"server": {"run": RUN, "name": "x", "api": "oip"}}, "server.api.*openai"),
+        ({"server": {"run": RUN, "name": "x", "api": "grpc"}}, "server.api.*openai, oip, http"),
         ({"server": {"run": RUN, "name": "x", "ready": "health"}}, "server.ready.*not a path"),
         ({"server": {"name": "x"}}, "server.run.*is missing"),
         ({"server": {"run": RUN, "name": "x", "image": "no image"}}, "server.image.*not the name of a container image"),
