@@ -101,6 +101,14 @@ class Header:
     made_by: str = ""
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def is_run_name(name: str) -> bool:
+    """Whether a run may have this name. It becomes part of paths, and a colleague may have written it."""
+    return _NAME.fullmatch(name) is not None
+
+
 def is_run_of(run_id: str, job: str) -> bool:
     """Whether a run has the name that runs of this job get: the job's, and six hexadecimal digits."""
     return run_id.startswith(f"{job}-") and re.fullmatch(r"[0-9a-f]{6}", run_id[len(job) + 1 :]) is not None

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from mlcd.errors import RunBusy
+from mlcd.errors import BadInput, RunBusy
 from mlcd.home import private_file, private_folder, write_private
+from mlcd.run.header import is_run_name
 from mlcd.untrusted import Malformed, read_bytes, whole_number
 
 FOLDER = "locks"
@@ -17,7 +18,12 @@ WAIT_SECONDS = 0.5
 
 
 def lock_file(home: Path, run_id: str) -> Path:
-    """The file that is locked while a process of this home works on a run. It stays when the process has ended."""
+    """The file that is locked while a process of this home works on a run. It stays when the process has ended.
+
+    Raises BadInput for a name that no run has.
+    """
+    if not is_run_name(run_id):
+        raise BadInput(f"{run_id[:100]!r} is no name of a run")
     return home / FOLDER / f"{run_id}.lock"
 
 

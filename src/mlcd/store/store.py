@@ -20,8 +20,9 @@ from mlcd.home import close_tree, home
 from mlcd.home import envs as env_values
 from mlcd.home.logs import lease_logs
 from mlcd.problem import Problem
+from mlcd.run.coherent import check_coherent
 from mlcd.run.findings import Findings
-from mlcd.run.header import Header, is_run_of
+from mlcd.run.header import Header, is_run_name, is_run_of
 from mlcd.run.kind import Kind
 from mlcd.run.logs import StepLogs, failed_log, step_logs
 from mlcd.run.run import AnyRun, Run
@@ -31,7 +32,7 @@ from mlcd.store.address import parsed
 from mlcd.store.database import Connection, Database
 from mlcd.store.file_locks import lock_file, mark_here
 from mlcd.store.opening import BUSY_SECONDS, FILE
-from mlcd.store.records import Records, decoded, explained
+from mlcd.store.records import Records, decoded, explained, header_in
 from mlcd.store.rows import COUNTS, TABLES, insert, insert_numbered, select
 from mlcd.store.sqlite import SCHEMA, SqliteDatabase
 from mlcd.store.step_rows import call_from, call_row, ended_row, started_row, step_from
@@ -220,7 +221,7 @@ class Store:
         value = partial(decoded, self._database, name)
         with self._explained(name):
             loaded = Run(
-                header=value("header", rows.run["header"], Header),
+                header=header_in(self._database, rows.run),
                 problem=cast(
                     Problem | FunctionProblem, value("problem", rows.run["problem"], Problem | FunctionProblem)
                 ),
@@ -230,6 +231,7 @@ class Store:
                 findings=None if findings is None else value("findings", findings["findings"], Findings),
                 outputs=self._outputs(name),
             )
+            check_coherent(loaded)
             failed = failed_log(self._logs(loaded))
             return replace(loaded, log="" if failed is None else str(failed)).with_reported_work()
 
@@ -309,7 +311,8 @@ class Store:
     def kind(self, run_id: str) -> Kind:
         """The kind of job."""
         row = self._run_row(run_id)
-        return decoded(self._database, str(row["run_id"]), "header", row["header"], Header).kind
+        with self._explained(str(row["run_id"])):
+            return header_in(self._database, row).kind
 
     def status(self, run_id: str) -> Status:
         """The run's current state."""
@@ -388,6 +391,8 @@ class Store:
         """Whether the run's files are in this home: always, unless others use the store too."""
         if self.folder is None or not self._database.shared:
             return True
+        if not is_run_name(run_id):  # "..", written by a colleague, would be a folder of this machine
+            return False
         return lock_file(self.folder, run_id).exists() or (self.folder / "work" / run_id).is_dir()
 
     # ---- internals
