@@ -80,8 +80,8 @@ def _ask(found: "Sequence[Leftover]", run_id: str | None) -> None:
     if run_id is not None and not owned:
         return
     click.echo(_table(found, "found"), err=True)
-    this = "this" if len(found) == 1 else f"these {len(found)}"
-    used = f", {owned} of which an active run uses" if owned else ""
+    this = "this lease" if len(found) == 1 else f"these {len(found)} leases"
+    used = (", which is in use" if len(found) == 1 else f", {owned} of them in use") if owned else ""
     if not sys.stdin.isatty():
         raise BadInput(f"this would end {this}{used}, and there is no terminal to ask on: give -y, RUN or --dry-run")
     if not click.confirm(f"End {this}{used}?", err=True):

@@ -109,7 +109,7 @@ def test_the_fields_of_a_command() -> None:
         ({"knobs": {"PORT": [1]}}, "knobs.PORT.*set by mlcd"),
         ({"knobs": {"a-b": [1]}}, "not a variable's name"),
         ({"knobs": {"SLOTS": []}}, "knobs.SLOTS"),
-        ({"knobs": {"SLOTS": [1, 1]}}, "knobs.SLOTS.*repeats"),
+        ({"knobs": {"SLOTS": [1, 1]}}, "knobs.SLOTS.*has the value 1 twice"),
         ({"knobs": {"SLOTS": ["a\nb"]}}, "line of text"),
         ({"goal": {"maximize": "tokens per dollar", "slo": {"p99": "50ms"}}}, "ttft_p50"),
         ({"goal": {"maximize": "tokens per dollar", "slo": {"ttft_p90": "50ms"}}}, "did you mean|ttft_p"),

@@ -255,7 +255,10 @@ def test_a_store_of_another_version_or_none_is_left_alone(
         ("postgresql://u:{secret}@127.0.0.1:1/x?bad", "is not an address that PostgreSQL knows"),
         ("postgresql://u:{secret}%zz@127.0.0.1:1/x", "is not an address that PostgreSQL knows"),
         ("mysql://u:{secret}@h/x", r"MLCD_STORE: is not the address of a PostgreSQL server \(got mysql://\.\.\.\)"),
-        ("u:{secret}@h", r"MLCD_STORE: is not the address of a PostgreSQL server \(got something else\)"),
+        (
+            "u:{secret}@h",
+            r"MLCD_STORE: is not the address of a PostgreSQL server \(got a value that does not begin with postgresql://\)",
+        ),
         ("postgresql://u:{secret}@h/x y", "is not the address of a PostgreSQL server"),
         ("postgresql://no.such.host.invalid/x?user=u&password={secret}", "cannot be reached"),
     ],
