@@ -44,7 +44,7 @@ ARMS = ("any", "on-demand")
 EPOCHS = 60
 DEADLINE_SECONDS, BUDGET_USD = 240, 0.8
 TRIAL = {"minutes": 0.08, "extra_minutes_per_3_nodes": 0, "extension": 0.5, "watchdog_minutes": 0.15}
-LONGEST_RUN_SECONDS = 110.0
+LONGEST_RUN_SECONDS = 70.0
 """No run is started with less left of --most-seconds."""
 
 

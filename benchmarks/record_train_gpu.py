@@ -7,9 +7,10 @@
     python benchmarks/record_train_gpu.py --plan                           # what each part is expected to take
     python benchmarks/record_train_gpu.py --record FOLDER ...              # results/train-gpu.json and the page's table
 
-Three parts. Each keeps what it has in --out after every setting, and is continued where it was cut off:
+Four parts. Each keeps what it has in --out after every setting, and is continued where it was cut off:
 
     search    `mlcd train` with the strategy, at most --trials trials, until its training begins: report.json
+    memory    `mlcd train` on a setting that cannot fit: what its trial failed of: memory.json
     speeds    every combination, one after the other: speeds.json. A process that dies is started again without the
               setting that it died of
     compare   the choice's speed there over the best, trials, failures for lack of memory, budget: result.json
@@ -127,6 +128,24 @@ def search(folder: Path, knobs: Mapping[str, list[Any]], given: argparse.Namespa
     shutil.rmtree(home / "work", ignore_errors=True)
 
 
+def memory(folder: Path, given: argparse.Namespace) -> None:
+    """Whether mlcd tells a setting that cannot fit from one that fails otherwise: a search may well avoid them all."""
+    knobs: dict[str, list[Any]] = {
+        "attention": ["eager"],
+        "precision": ["tf32"],
+        "compile": [False],
+        "recompute": [False],
+        "micro_batch": [32],
+    }
+    own = folder / "memory"
+    own.mkdir(exist_ok=True)
+    options = argparse.Namespace(**{**vars(given), "trials": 1})
+    search(own, knobs, options, 120.0)
+    trials = json.loads(next(own.glob("[ru]*.json")).read_text())["trials"]
+    found = [{"config": t["config"], "failure": t["failure"], "measured": t["failure"] is None} for t in trials]
+    (folder / "memory.json").write_text(json.dumps(found, indent=1))
+
+
 def speeds(folder: Path, knobs: Mapping[str, list[Any]], given: argparse.Namespace, most_seconds: float) -> None:
     """Every combination; combinations that are in the file already are not measured again."""
     file, began = folder / "speeds.json", time.monotonic()
@@ -208,12 +227,12 @@ def plan(knobs: Mapping[str, list[Any]], given: argparse.Namespace) -> dict[str,
         step *= 1.6 if setting["attention"] == "eager" else 1.0
         seconds = 0.5 + step + max(given.seconds, 3 * step) + (8.0 + step if setting["compile"] else 0.0)
         total, most = total + seconds, max(most, seconds)
-    trials = given.trials * (15.0 + 5.0 + given.trial_seconds)
+    trials = (given.trials + 1) * (15.0 + 5.0 + given.trial_seconds)
     return {
         "size": given.size,
         "speeds_seconds": round(total),
-        "longest_setting": round(most),
-        "search_seconds": trials,
+        "longest_setting_seconds": round(most),
+        "search_seconds": round(trials),
     }
 
 
@@ -237,7 +256,7 @@ def main() -> None:
     parser.add_argument("--trial-seconds", type=float, default=15.0)
     parser.add_argument("--seconds", type=float, default=1.0, help="of each measurement of every combination")
     parser.add_argument("--most-seconds", type=float, default=560.0, help="of all parts together")
-    parser.add_argument("--parts", default="search,speeds", help="search, speeds or both")
+    parser.add_argument("--parts", default="search,memory,speeds", help="some of search, memory and speeds")
     parser.add_argument("--batch", type=int, default=0, help="the global batch; by default 32, on processors 16")
     parser.add_argument("--few", action="store_true", help="fewer combinations on processors: for the test suite")
     parser.add_argument("--rehearse", action="store_true", help="the GPU's knobs on processors with the tiny model")
@@ -261,10 +280,18 @@ def main() -> None:
     began = time.monotonic()
     if "search" in given.parts and not (given.out / "report.json").exists():
         search(given.out, knobs, given, max(given.most_seconds - 60.0, given.most_seconds * 2 / 3))
+    on_gpu = given.size != "tiny" or given.rehearse
+    if "memory" in given.parts and on_gpu and not (given.out / "memory.json").exists():
+        memory(given.out, given)
     if "speeds" in given.parts:
         speeds(given.out, knobs, given, given.most_seconds - (time.monotonic() - began))
     if (given.out / "report.json").exists() and (given.out / "speeds.json").exists():
         result = {**compare(given.out, knobs), **json.loads((given.out / "machine.json").read_text())}
+        if (given.out / "memory.json").exists():
+            kinds = [
+                (each["failure"] or {}).get("kind") for each in json.loads((given.out / "memory.json").read_text())
+            ]
+            result["memory_trials"] = kinds
         (given.out / "result.json").write_text(json.dumps(result, indent=1) + "\n")
         print(json.dumps(result, indent=1))
 

@@ -10,6 +10,7 @@ from mlcd.errors import BadInput, nearest
 from mlcd.untrusted import on_one_line
 
 if TYPE_CHECKING:
+    from mlcd.clouds.nodes import Unproved
     from mlcd.store.store import RunSummary, Store
 
 KINDS = ("train", "serve", "serverless")
@@ -134,14 +135,16 @@ def rm(names: tuple[str, ...], force: bool, yes: bool, output: str) -> None:
     """Delete runs: their record, logs and outputs.
 
     RUN is a name from `mlcd runs`, or a unique prefix of one. Nothing is deleted unless all can be. What a killed mlcd
-    left of them on this machine is ended; what runs on rented machines is not: `mlcd down` does that.
+    left of them on this machine is ended, and what may be theirs is named; what runs on rented machines is not ended:
+    `mlcd down` does that.
     """
     import sys
 
-    from mlcd.jobs.down import end_abandoned
+    from mlcd.jobs.down import end_abandoned, forget_leases
     from mlcd.store.store import Store, home
 
     folder = home()
+    left: list[Unproved] = []
     with Store(folder) as store:
         found = list(dict.fromkeys(store.load(name).run_id for name in names))
         for run_id in found:
@@ -157,12 +160,15 @@ def rm(names: tuple[str, ...], force: bool, yes: bool, output: str) -> None:
             if not click.confirm(f"Delete {', '.join(found)}, with logs and outputs?", err=True):
                 raise BadInput("nothing was deleted")
         for run_id in found:
-            end_abandoned(folder, run_id)
+            left += end_abandoned(folder, run_id)
             store.remove(run_id)
+            forget_leases(folder, run_id)
     if output == "json":
         print_json({"removed": found})
     else:
         print_text(f"Deleted {', '.join(found)}.")
+    for one in left:
+        print_text(f"May belong to {one.run_id}, and was not ended: {one.what}: it {one.reason}", err=True)
 
 
 def _restore(output: str) -> None:

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import click
@@ -5,6 +6,9 @@ import click
 from mlcd.cli.complete import complete_runs
 from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, RunName, output_option, print_json, print_text
+from mlcd.errors import BadInput
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:]+\]?")
 
 
 @click.command(epilog=examples("mlcd ui", "mlcd ui RUN", "mlcd ui --port 8080 --no-open"))
@@ -43,6 +47,9 @@ def ui(
     Serves a page on this machine until Ctrl-C. Runs go on without it. The address that is printed holds a token:
     whoever has it may start jobs in your name. RUN is the run to show first; by default the list of all runs.
     """
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise BadInput(f"--allow-host: is not a host name (got {name!r}); allowed: a name such as gpu1.example.org")
     from mlcd.extras import require
 
     require("ui", "mlcd ui")
