@@ -45,6 +45,7 @@ SCRIPTS = (
     "serverless_sync",
     "ask_tell",
     "scale",
+    "physical_prior",
     "spot_market",
     "choice_protocols",
 )
