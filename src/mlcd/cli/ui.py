@@ -15,7 +15,7 @@ _HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?|\[?[0-9
 @click.argument("run", type=RunName(), required=False, shell_complete=complete_runs)
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; by default any free port.")
 @click.option(
-    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 lets other machines connect."
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0: also from other machines."
 )
 @click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Another host name that requests may use.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
