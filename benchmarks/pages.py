@@ -46,6 +46,7 @@ SCRIPTS = (
     "ask_tell",
     "scale",
     "physical_prior",
+    "ui_page",
     "spot_market",
     "choice_protocols",
 )
