@@ -49,6 +49,7 @@ SCRIPTS = (
     "ui_page",
     "spot_market",
     "choice_protocols",
+    "minicloud_spot",
 )
 
 UNCOMMITTED = " with changes"
