@@ -25,7 +25,7 @@ from pathlib import Path
 from tests.ui_page import JOB, environment
 
 from attacks.attack import Attack, Kind, Tally
-from attacks.colleagues import FILE, FIRST_ID, MARK, make_base
+from attacks.colleagues import FILE, FIRST_ID, MARK, TEXTS, make_base
 from attacks.http_requests import CLOSED, Case, End
 from attacks.page_requests import BODY_SECONDS, HEADER_SECONDS, IDLE_SECONDS, Target, case_of
 
@@ -104,7 +104,25 @@ def _home(folder: Path) -> Path:
                 db.execute("ROLLBACK TO one")
             db.execute("RELEASE one")
         db.commit()
+    _write_logs(base.home / "work" / next(name for name in base.rows if name.startswith(str(JOB["name"]))) / "leases")
     return base.home
+
+
+def _write_logs(leases: Path) -> None:
+    """Logs as a hostile job leaves them: texts for browsers and terminals, long lines, and what is no file."""
+    lines = "\n".join((*TEXTS, f"loss {MARK}>=0.5", "x" * 200_000)).encode("utf-8", "replace")
+    for number in range(6):
+        node = leases / f"mlcd-hostile-{number}" / "node-0"
+        node.mkdir(parents=True)
+        (node.parent / "job.json").write_text(json.dumps({"instance": chr(0x1B) + MARK}))
+        (node / "log.txt").write_bytes(lines * (1 if number else 30))
+    (leases / "mlcd-hostile-1" / "node-0" / "log.txt").unlink()
+    os.mkfifo(leases / "mlcd-hostile-1" / "node-0" / "log.txt")
+    (leases / "mlcd-hostile-2" / "node-0" / "log.txt").unlink()
+    (leases / "mlcd-hostile-2" / "node-0" / "log.txt").symlink_to("/etc/passwd")
+    (leases / "mlcd-hostile-3" / "job.json").write_text("[" * 100_000)
+    (leases / "mlcd-hostile-link").symlink_to("/etc")
+    (leases / f"{MARK}>").mkdir()
 
 
 def _rows(home: Path) -> dict[str, int]:

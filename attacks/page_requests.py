@@ -56,7 +56,8 @@ _PAGES = ("/", "/new", "/bench", "/catalog", "/api/runs", "/api/catalog", "/api/
 _ASSETS = ("/api/openapi.json", "/static/ui.css", "/static/run.js", "/static/pictures.css")
 _OF_RUN = (
     "/runs/{}", "/runs/{}/live", "/runs/{}/what-if", "/runs/{}/report", "/runs/{}/tables/speed", "/api/runs/{}",
-    "/api/runs/{}/now", "/api/runs/{}/logs", "/api/runs/{}/logs/0", "/api/runs/{}/what-if",
+    "/api/runs/{}/now", "/api/runs/{}/logs", "/api/runs/{}/logs/0", "/api/runs/{}/logs/1", "/api/runs/{}/logs/2",
+    "/api/runs/{}/logs/0?offset=100000", "/api/runs/{}/what-if", "/api/runs/{}/why-not", "/runs/{}/tables/timeline",
     "/api/runs/{}/pictures/speed",
 )  # fmt: skip
 _TRAVERSALS = (
@@ -69,7 +70,8 @@ _TRAVERSALS = (
 
 
 def _good(chance: random.Random, at: Target) -> Case:
-    paths = [*_PAGES, *_ASSETS, *(path.format(chance.choice(at.runs)) for path in _OF_RUN)]
+    run = at.runs[0] if chance.random() < 0.5 else chance.choice(at.runs)
+    paths = [*_PAGES, *_ASSETS, *(path.format(run) for path in _OF_RUN)]
     return _one("good", at.get(chance.choice(paths)), frozenset({200, 400, 404, 503}))
 
 

@@ -9,7 +9,7 @@
 #
 # Call 1: bash benchmarks/train_gpu.sh 1b 540       search, and most of the speeds
 # Call 2: bash benchmarks/train_gpu.sh 1b 240       the rest of the speeds (at once: the machine keeps its files)
-# Call 3: bash benchmarks/train_gpu.sh 300m 560     the second model
+# Call 3: bash benchmarks/train_gpu.sh 300m 560     the second model; once more with 150 if it was cut off
 # Then here: python benchmarks/record_train_gpu.py --record 1b 300m     (the folders that came back)
 #
 # State is kept in /tmp/train-gpu and copied to $OUT every 3 s, so that a call that is cut off loses one setting at most.

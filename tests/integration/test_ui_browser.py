@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hostile_runs import put, recorded
+from tests.report_kind_samples import language_model_run
 from tests.ui_page import (
     JOB,
     PATIENCE_MS,
@@ -23,7 +25,10 @@ from tests.ui_page import (
 )
 
 import mlcd
+from mlcd.loadgen.chat import ChatLimit, ChatMetric
 from mlcd.report.result_types import result_json
+from mlcd.spec.template import template
+from mlcd.store.store import Store
 from mlcd.web.what_if import as_json
 
 SHOTS = Path(__file__).parents[2] / "build" / "ui"
@@ -45,6 +50,18 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def results(home: Path) -> tuple[mlcd.Result, mlcd.Result]:
     """Two runs that have ended."""
     return mlcd.train(JOB, home=home, seed=5), mlcd.train({**JOB, "name": "other"}, home=home, strategy="random")
+
+
+@pytest.fixture(scope="module")
+def other_kinds(home: Path) -> dict[str, str]:
+    """A server of a language model, and a training on functions."""
+    limit = ChatLimit(metric=ChatMetric.TTFT, percentile=99, seconds=1.0)
+    with Store(home) as store:
+        put(store, recorded(language_model_run(limit)))
+    return {
+        "serving": language_model_run(limit).run_id,
+        "serverless": mlcd.serverless(template(kind="serverless"), home=home).run_id,
+    }
 
 
 @pytest.fixture(scope="module")
@@ -314,8 +331,28 @@ def test_report_is_one_file_for_screen_readers_dark_mode_phone_and_paper(
     page.close()
 
 
+def test_servers_and_functions_have_their_own_pictures(
+    page: Any, server: PageServer, home: Path, other_kinds: dict[str, str]
+) -> None:
+    pictures = {
+        "serving": ("latency", "tokens", "rates", "operators", "map", "money", "timeline"),
+        "serverless": ("epochs", "map", "money", "timeline"),
+    }
+    for kind, run_id in other_kinds.items():
+        page.goto(f"{server.address}/runs/{run_id}")
+        page.wait_for_selector("#run[data-drawn]")
+        for name in pictures[kind]:
+            assert page.locator(f"#picture-{name} svg").count() == 1, name
+            assert page.locator(f"#picture-{name} details").count() == 1, f"{name} has its table"
+        shot(page, kind)
+        check_access(page)
+    text = page.locator(".tiles").inner_text()
+    result = mlcd.load(run_id, home=home)
+    assert str(result.record.spent) in text
+
+
 def test_every_page_by_keyboard_dark_and_on_a_phone(
-    chromium: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]
+    chromium: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result], other_kinds: dict[str, str]
 ) -> None:
     run_id = results[0].run_id
     places = {
@@ -326,12 +363,13 @@ def test_every_page_by_keyboard_dark_and_on_a_phone(
         "bench": "/bench",
         "catalog": "/catalog",
         "compare": f"/compare?run={run_id}&run={results[1].run_id}",
+        **{kind: f"/runs/{other}" for kind, other in other_kinds.items()},
     }
     with window(chromium, server, viewport={"width": 400, "height": 800}, color_scheme="dark") as page:
         for name, place in places.items():
             page.goto(f"{server.address}{place}")
             page.wait_for_timeout(300)
-            if name == "run":
+            if name == "run" or name in other_kinds:
                 page.wait_for_selector("#run[data-drawn]")
             wide = page.evaluate("() => document.documentElement.scrollWidth")
             assert wide <= 400, f"{name} is {wide} pixels wide"

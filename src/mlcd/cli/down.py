@@ -33,7 +33,7 @@ def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, 
 
     Searches every cloud that this machine can reach for anything with mlcd's name, however its run ended, lists it and
     asks before it ends it. With RUN, only what belongs to that run is ended, and mlcd asks only if the run is active.
-    What may belong to a run and cannot be proved to is listed and left alone; the exit code is 1 then.
+    Anything that may or may not belong to a run is listed and left alone, with exit code 1.
     """
     from mlcd.jobs.down import end_abandoned, end_all, leftovers, run_named, sweep, unproved, was_used
     from mlcd.store.store import home

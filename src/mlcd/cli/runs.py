@@ -17,7 +17,7 @@ KINDS = ("train", "serve", "serverless")
 
 
 @click.group(invoke_without_command=True, epilog=examples("mlcd runs", "mlcd runs --status stopped -o json"))
-@click.option("--restore", is_flag=True, help="Put a damaged store right, from its readable runs and the backup.")
+@click.option("--restore", is_flag=True, help="Repair a damaged store from its readable runs and the backup.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only runs of this kind.")
 @click.option("--status", metavar="NAME", help="Only runs in this state, such as done, stopped or damaged.")
 @click.option("--on", metavar="INFRA", help="Only runs on this cloud, or a glob such as 'sim/*'.")
@@ -134,9 +134,9 @@ def _report_damage(found: "tuple[RunSummary, ...]") -> None:
 def rm(names: tuple[str, ...], force: bool, yes: bool, output: str) -> None:
     """Delete runs: their record, logs and outputs.
 
-    RUN is a name from `mlcd runs`, or a unique prefix of one. Nothing is deleted unless all can be. What a killed mlcd
-    left of them on this machine is ended, and what may be theirs is named; what runs on rented machines is not ended:
-    `mlcd down` does that.
+    RUN is a name from `mlcd runs`, or a unique prefix of one. Either all are deleted or none. Processes that a
+    killed mlcd left on this machine are ended, and those that may be theirs are listed; rented machines are not ended:
+    use `mlcd down`.
     """
     import sys
 

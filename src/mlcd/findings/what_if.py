@@ -248,7 +248,7 @@ def _text(run: SearchRun, choice: Plan | None, ways_out: tuple[str, ...]) -> str
         return f"{choice.config}: {same}, {takes}"
     seconds, usd = choice.seconds - before.seconds, choice.usd - before.usd
     time = f"{format_seconds(abs(seconds))} {'slower' if seconds > 0 else 'faster'}"
-    money = f"{abs(usd)} {'dearer' if usd.micros > 0 else 'cheaper'}"
+    money = f"{abs(usd)} {'more expensive' if usd.micros > 0 else 'cheaper'}"
     return f"{choice.config} instead of {before.config}: {takes}, {time} and {money}"
 
 

@@ -22,7 +22,7 @@ from mlcd.home.logs import lease_logs
 from mlcd.problem import Problem
 from mlcd.run.coherent import check_coherent
 from mlcd.run.findings import Findings
-from mlcd.run.header import Header, is_run_name, is_run_of
+from mlcd.run.header import Header, is_run_of
 from mlcd.run.kind import Kind
 from mlcd.run.logs import StepLogs, failed_log, step_logs
 from mlcd.run.run import AnyRun, Run
@@ -30,7 +30,7 @@ from mlcd.run.step import Step
 from mlcd.run.verdict import Verdict
 from mlcd.store.address import parsed
 from mlcd.store.database import Connection, Database
-from mlcd.store.file_locks import lock_file, mark_here
+from mlcd.store.file_locks import forget_mark, is_marked, lock_file, mark_here
 from mlcd.store.opening import BUSY_SECONDS, FILE
 from mlcd.store.records import Records, decoded, explained, header_in
 from mlcd.store.rows import COUNTS, TABLES, insert, insert_numbered, select
@@ -126,7 +126,7 @@ class Store:
             self.check()
         if self.folder is not None and self._database.shared:
             with self._explained():
-                mark_here(self.folder, run.run_id)
+                mark_here(self.folder, row)
 
         def work(db: Connection) -> None:
             insert(db, "runs", [row])
@@ -200,6 +200,7 @@ class Store:
                 env_values.forget(self.folder, run_id)
                 delete_tree(self.folder / "work" / run_id, below=self.folder)
                 lock_file(self.folder, run_id).unlink(missing_ok=True)
+                forget_mark(self.folder, run_id)
 
     def keep_envs(self, run_id: str, envs: Mapping[str, str]) -> None:
         """Keep values of environment variables until the run has ended."""
@@ -248,7 +249,7 @@ class Store:
 
         def work(records: Records) -> str | None:
             for name in records.names():
-                if not unfinished or (self.is_here(name) and records.is_open(name)):
+                if not unfinished or (self._is_own(records, name) and records.is_open(name)):
                     return name
             return None
 
@@ -388,12 +389,8 @@ class Store:
             return None if self._database.locks is None else self._database.locks.owner(run_id)
 
     def is_here(self, run_id: str) -> bool:
-        """Whether the run's files are in this home: always, unless others use the store too."""
-        if self.folder is None or not self._database.shared:
-            return True
-        if not is_run_name(run_id):  # "..", written by a colleague, would be a folder of this machine
-            return False
-        return lock_file(self.folder, run_id).exists() or (self.folder / "work" / run_id).is_dir()
+        """Whether the run was started from this home: always, unless others use the store too."""
+        return self._read(lambda records: self._is_own(records, run_id))
 
     # ---- internals
 
@@ -405,6 +402,13 @@ class Store:
         """Several queries that see the same state."""
         with self._explained():
             return self._database.read(lambda db: work(Records(self._database, db)))
+
+    def _is_own(self, records: Records, run_id: str) -> bool:
+        """As `is_here`. The very run that was started here, not one that a colleague has recorded under its name."""
+        if self.folder is None or not self._database.shared:
+            return True
+        found = records.last("SELECT * FROM runs WHERE run_id = ?", run_id) if is_utf8(run_id) else None
+        return found is not None and is_marked(self.folder, found)
 
     def _run_row(self, run_id: str) -> dict[str, object]:
         return self._read(lambda records: records.run_row(run_id))

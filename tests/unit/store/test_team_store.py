@@ -433,6 +433,33 @@ def test_a_run_whose_header_names_another_one_is_damaged(here: Store) -> None:
     assert [bool(line.damage) for line in here.runs()] == [True]
 
 
+def test_a_run_that_a_colleague_gave_the_name_of_one_of_this_machine_is_not_continued_here(
+    here: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its files are here, from a time before the team's store; the record is not the one that was written here."""
+    name = "mine-0a1b2c"
+    (tmp_path / "home" / "work" / name).mkdir(parents=True)
+    (tmp_path / "home" / "locks").mkdir(exist_ok=True)
+    (tmp_path / "home" / "locks" / f"{name}.lock").touch()
+    written(here, name, header(name))
+    assert not here.is_here(name)  # before: yes, and `mlcd resume` ran its command
+    with pytest.raises(BadInput, match="there is no run to continue"):
+        here.latest(unfinished=True)
+    assert run(["resume", name]) == 2
+    assert "resume it there" in capsys.readouterr().err
+    add(here, "own")
+    assert here.is_here("own")
+    here.remove("own")
+    assert not list((tmp_path / "home" / "locks").glob("own.*"))
+
+
+def test_a_run_with_a_hostile_name_is_not_copied_and_the_others_are(here: Store, team: str, tmp_path: Path) -> None:
+    add(here, "good")
+    written(here, "../x", header("../x"))
+    done = copy_runs(team, str(tmp_path / "archive"))
+    assert (done.copied, done.damaged) == (("good",), (("../x", "its name is none that mlcd gives to runs"),))
+
+
 def test_a_colleague_s_run_that_is_called_simulated_runs_nothing_here(
     here: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
