@@ -253,8 +253,9 @@ def parts() -> pages.Parts:
     lines += [
         "",
         "The rate to hold is 0.7 or 1.4 times that of the fastest server on one node. `failed`: verifications that",
-        "failed before one held; `killed`: steps whose nodes other users of the machine ended. Choices that cost at most",
-        f"10% more than the cheapest that held the rate: {quiet}{others}. Every choice held its rate when it was verified.",
+        "failed before one held; `killed`: steps whose nodes other users of the machine ended. Choices that cost at",
+        f"most 10% more than the cheapest that held the rate: {quiet}{others}. Every choice held its rate when it was",
+        "verified.",
         "",
         f"Over {len(scales)} pairs, the rate of n nodes / n times that of one was {half:.2f} at the median, with",
         f"quartiles {low:.2f} and {high:.2f}; the median deviation from 1 was {off:.0%}. The load generator used",
