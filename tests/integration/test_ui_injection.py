@@ -135,6 +135,10 @@ def test_hostile_text_is_inert_on_every_page(server: PageServer) -> None:
                     "() => [...document.querySelectorAll('[data-rows]')].every(each => each.querySelector('td'))"
                 )
                 assert "onerror" in page.locator("[data-rows]").first.inner_text(), "shown as text"
+            if place == "/bench":
+                page.locator("details.data summary").click()
+                page.wait_for_selector("details.data td")
+                assert "onerror" in page.locator("details.data").inner_text(), "every point is a row"
             page.wait_for_timeout(400)
             assert page.evaluate("() => window.hacked") is None, place
             assert page.evaluate(FIND) == [], place

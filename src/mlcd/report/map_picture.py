@@ -17,7 +17,7 @@ from mlcd.run.findings import Untried, UntriedState
 from mlcd.run.grid import column_knob, map_configs, row_key
 from mlcd.run.kind import Kind
 from mlcd.run.run import AnyRun, EpochRun, SearchRun
-from mlcd.space import Config
+from mlcd.space import MARKET, Config
 from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.trial import Measurement
 from mlcd.units import format_seconds
@@ -183,7 +183,7 @@ def _row_name(config: Config, across: str, varied: Collection[str]) -> str:
     for name, value in row_key(config, across):
         if name not in varied:
             continue
-        if name == "instance":
+        if name in ("instance", MARKET):
             parts.append(str(value))
         elif name == "batch":
             parts.append(f"B = {value:,}" if isinstance(value, int) else f"B = {value}")

@@ -30,3 +30,7 @@ def test_a_machine_that_was_measured_on_one_market_has_its_speed_on_the_other(
     for machine, market, speed in re.findall(r"  (\d+ x \S+) \((spot|on-demand)\) +([\d.,]+) ", table):
         markets.setdefault(f"{machine} at {speed}", set()).add(market)
     assert {"spot", "on-demand"} in markets.values(), table
+    page = tmp_path / "page.html"
+    assert run(("report", "--out", str(page))) == 0
+    assert "g5.xlarge, spot" in page.read_text(), "a row of the map is named by its market, not `market spot`"
+    assert "market spot" not in page.read_text()
