@@ -62,7 +62,7 @@ Path("found.json").write_text(json.dumps(found))
 def values() -> dict[str, dict[str, list[Any]]]:
     """Of each set: knob -> its values."""
     return {
-        name: {knob: list(given["values"] if isinstance(given, dict) else given) for knob, given in knobs.items()}  # type: ignore[call-overload]
+        name: {knob: list(given["values"] if isinstance(given, dict) else given) for knob, given in knobs.items()}  # type: ignore[arg-type]
         for name, knobs in PRESETS.items()
     }
 
