@@ -33,6 +33,8 @@ def reason(run: Run[Any]) -> str:
     told = f"The {best} that fits, of {plural(len(measured) + 1, 'measured deployment')}: "
     if any(each.reason is RejectionReason.PASSED_OVER for each in measured):
         told = f"What {run.strategy} chose: "
+    elif any(each.reason is RejectionReason.TIED for each in measured):  # which may be a little faster
+        told = f"One of the {best} that fit, of {plural(len(measured) + 1, 'measured deployment')}: "
     barred = [each for each in measured[:1] if each.reason in _LIMITS]
     fitting = [each for each in measured if each.reason not in _LIMITS][:1]
     return told + "; ".join(f"{each.subject} {each.text}" for each in (*barred, *fitting)) + "."

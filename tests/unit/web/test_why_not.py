@@ -61,6 +61,8 @@ def test_choice_is_explained_against_the_next_best() -> None:
     assert with_rejected(run, *measured[1:], measured[0]).count("over the budget") == 0, "only where it is better"
     passed = replace(measured[0], reason=RejectionReason.PASSED_OVER)
     assert with_rejected(run, passed).startswith(f"What {run.strategy} chose: ")
+    tied = with_rejected(run, replace(fitting, reason=RejectionReason.TIED, text="takes 1% less time, but $1 more"))
+    assert tied.startswith("One of the fastest that fit, of 2 measured deployments: ")
     assert with_rejected(run) == "It is the only deployment that was measured."
     assert reason(shown(SAMPLES["infeasible"]())) == ""
     assert reason(shown(serverless_run())) == ""
