@@ -61,9 +61,10 @@ Path("found.json").write_text(json.dumps(found))
 
 def values() -> dict[str, dict[str, list[Any]]]:
     """Of each set: knob -> its values."""
+    presets: Any = PRESETS
     return {
-        name: {knob: list(given["values"] if isinstance(given, dict) else given) for knob, given in knobs.items()}  # type: ignore[arg-type]
-        for name, knobs in PRESETS.items()
+        name: {knob: list(given["values"] if isinstance(given, dict) else given) for knob, given in knobs.items()}
+        for name, knobs in presets.items()
     }
 
 
