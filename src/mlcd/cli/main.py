@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ COMMANDS = (
 )
 """In the order in which a new user needs them. The command NAME is the attribute NAME of mlcd.cli.NAME."""
 
+_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -176,6 +178,7 @@ def _usage(error: click.UsageError, args: Sequence[str]) -> str:
     text = _sentence(error.format_message()).replace("'. Did you mean", "'; did you mean")
     command = next((f"mlcd {word}" for word in args if word in COMMANDS), "mlcd")
     where = error.ctx.command_path if error.ctx and error.ctx.parent else command
+    text = _PASSWORD.sub(r"\1@", text)  # an address that was given in a wrong place
     return text if text.endswith("?") else f"{text}; `{where} --help` shows the usage"
 
 

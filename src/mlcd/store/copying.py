@@ -65,7 +65,7 @@ def copy_runs(source: str, target: str, *, told: Callable[[str, int, int], None]
     with ExitStack() as leaving:
         # The files of runs stay where they are: locks of runs on a server are files beside them, or nowhere.
         nowhere = leaving.enter_context(TemporaryDirectory(prefix="mlcd-copy-"))
-        home = Path(nowhere if is_address(source) else source).expanduser()
+        home = Path(nowhere) if is_address(source) else _folder(source, "FROM")
         ours = _opened(source, "FROM", home, reading=True)
         leaving.callback(ours.close)
         theirs = _opened(target, "TO", home, reading=False)
@@ -96,10 +96,17 @@ def _opened(place: str, what: str, home: Path, *, reading: bool) -> Database:
         from mlcd.store.postgres import PostgresDatabase  # noqa: PLC0415 - an extra
 
         return PostgresDatabase(place, home, reading=reading, what=what)
-    folder = Path(place).expanduser()
+    folder = _folder(place, what)
     if reading and not folder.is_dir():
         raise BadInput(f"{what}: there is no folder {place!r}; give a folder or postgresql://USER@HOST/DATABASE")
     return open_database(folder, reading=reading, url="")
+
+
+def _folder(place: str, what: str) -> Path:
+    try:
+        return Path(place).expanduser()
+    except RuntimeError as error:
+        raise BadInput(f"{what}: there is no folder {place!r}: no such user") from error
 
 
 def _copied(ours: Database, theirs: Database, name: str) -> str:

@@ -460,6 +460,23 @@ def test_a_run_with_a_hostile_name_is_not_copied_and_the_others_are(here: Store,
     assert (done.copied, done.damaged) == (("good",), (("../x", "its name is none that mlcd gives to runs"),))
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["store", f"postgresql://ana:{SECRET}@h/team"], "no such command 'postgresql://ana@h/team'"),
+        (["store", "copy", "~nosuchuser", "x"], "FROM: there is no folder '~nosuchuser'"),
+        (["store", "copy", "HOME", "~nosuchuser"], "TO: there is no folder '~nosuchuser'"),
+    ],
+)
+def test_arguments_of_store_that_cannot_be_get_one_line_without_a_password(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([each.replace("HOME", str(tmp_path)) for each in arguments]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert SECRET not in said
+
+
 def test_a_colleague_s_run_that_is_called_simulated_runs_nothing_here(
     here: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
