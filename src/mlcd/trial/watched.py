@@ -8,6 +8,7 @@ a fallback, and ends after the look if it is too slow.
 
 On spot nodes, what is uncertain is how often they are taken away. The look is then as late as the fallback, which is on
 demand, allows: had nothing been saved by then, it would just fit. By then something is saved, and the look is renewed.
+Where nothing fits for certain, on demand neither, a training on spot nodes goes on without a fallback as others do.
 """
 
 import math
@@ -116,11 +117,14 @@ def watched(problem: Problem, history: History, remaining: Remaining, left: Coll
             place = _on_spot(problem, plan, by_config[plan.config], plans(problem, restarting), remaining)
             if place is not None:
                 yield place
-            continue
+            if place is not None or not nothing_fits or problem.checkpoint_seconds(plan.config) is None:
+                continue
         if not problem.watched:
             continue
         trial = by_config[plan.config]
         chance = chance_to_fit(problem, plan, remaining, trial.relative_error)
+        if plan.config.is_spot:
+            chance = min(chance, _chance_on_spot(problem, plan, trial, remaining))
         if chance < LEAST_CHANCE:
             continue
         seconds = look_seconds(problem, plan.config, trial)
@@ -145,17 +149,28 @@ def _on_spot(
     restart = max(problem.restart_seconds, trial.startup_seconds)
     if seconds < restart + interval + problem.stop_seconds:
         return None
-    room = min(seconds, seconds_to_use(problem, plan.config, less(remaining, 0.0, plan.moved_usd)) - plan.seconds)
-    loss = spot.loss_seconds(plan.config, restart, plan.seconds)
-    if remaining.usd is not None:
-        loss += plan.moved_usd.dollars / price.dollars * HOUR  # new nodes need the data again
-    losses = math.floor(room / loss) if room >= 0 else -1
-    chance = spot.chance_of_at_most(plan.config, plan.seconds, losses)
+    chance = _chance_on_spot(problem, plan, trial, remaining, seconds)
     if chance < LEAST_CHANCE:
         return None
     usd = price.for_seconds(seconds) + plan.moved_usd
     watch = Watch(seconds=seconds, usd=usd, chance=chance, fallback=fallback, renews=True)
     return Place(plan=plan, watch=watch) if watch.is_covered(remaining) else None
+
+
+def _chance_on_spot(
+    problem: Problem, plan: Plan, trial: Measurement, remaining: Remaining, most_seconds: float = math.inf
+) -> float:
+    """The probability that a training on spot nodes is not interrupted more often than what remains has room for."""
+    spot = problem.interruptions
+    if spot is None:
+        return 1.0
+    room = seconds_to_use(problem, plan.config, less(remaining, 0.0, plan.moved_usd)) - plan.seconds
+    loss = spot.loss_seconds(plan.config, max(problem.restart_seconds, trial.startup_seconds), plan.seconds)
+    if remaining.usd is not None:
+        loss += plan.moved_usd.dollars / problem.price(plan.config).dollars * HOUR  # new nodes need the data again
+    room = min(room, most_seconds)
+    losses = math.floor(room / loss) if room >= 0 else -1
+    return spot.chance_of_at_most(plan.config, plan.seconds, losses)
 
 
 def seconds_on_spot(

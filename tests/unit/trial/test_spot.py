@@ -283,6 +283,22 @@ def test_the_ledger_refuses_spot_without_room_for_the_fallback() -> None:
     assert isinstance(later.authorise_run(place.plan, place.watch), Refusal)
 
 
+def test_where_nothing_fits_for_certain_spot_goes_on_without_a_fallback_if_it_is_likely_to_fit() -> None:
+    """After an interruption: to end the training there would waste what remains."""
+    seen = belief(seen=1, expected=0.05)
+    found = problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(9)), interruptions=seen, watched=True)
+    history = with_markets(found, History((measured(2),)))
+    left = remaining(found, usd=Usd.of(9))
+    assert not any(left.fits(Plan.of(found, trial)) for trial in history.measured)
+    (place,) = watched(found, history, left)
+    assert place.plan.config == config(2, SPOT)
+    assert place.watch is not None
+    assert place.watch.fallback is None
+    assert place.watch.is_covered(left)
+    assert list(watched(replace(found, watched=False), history, left)) == []
+    assert list(watched(found, history, remaining(found, usd=Usd.of(4)))) == []  # not likely to
+
+
 def test_a_job_that_saves_nothing_is_not_watched_on_spot() -> None:
     found = problem(goal=Goal(minimize=Objective.COST, deadline_seconds=13 * HOUR), interruptions=belief(saves=False))
     history = with_markets(found, History((measured(2),)))
