@@ -407,7 +407,7 @@ def _check(case: int, what: str, end: Ended, here: Path, tally: Tally) -> None:
     canary = here / CANARY
     if not canary.is_file() or canary.read_text() != CANARY:
         tally.find(Kind.WRONG, case, f"{what}: a file beside the home is gone or changed")
-    strange = {path.name for path in here.iterdir()} - {"home", CANARY, "stdout", "stderr", "r.html"}
+    strange = {path.name for path in here.iterdir()} - {"home", CANARY, "stdout", "stderr", "r.html", "-"}
     if strange:
         tally.find(Kind.WRONG, case, f"{what}: wrote {sorted(strange)[:5]} beside the home")
 

@@ -1,5 +1,6 @@
 """Whether the parts of a run fit each other. Each may be right, and the whole none that mlcd could have written."""
 
+import math
 from collections.abc import Mapping
 
 from mlcd.functions import FunctionProblem
@@ -21,6 +22,8 @@ def check_coherent(run: AnyRun) -> None:
         raise ValueError(f"its problem is none of `mlcd {run.kind}`")
     for step in run.steps:
         what = f"step {step.number}"
+        if not all(map(math.isfinite, (step.started_seconds, step.started_at, step.ended_seconds or 0.0))):
+            raise ValueError(f"{what} began or ended at no time")
         if (step.role is Role.EPOCH) != (run.kind is Kind.SERVERLESS):
             raise ValueError(f"{what}, a {step.role}, is no part of a run of `mlcd {run.kind}`")
         if isinstance(step.authorisation.choice, Fleet) != (step.role is Role.EPOCH):

@@ -59,6 +59,10 @@ def test_what_mlcd_writes_fits() -> None:
             "is not where it can be",
         ),
         (reused(ELSEWHERE), "a trial of old is on"),
+        (
+            Run(header=header("r"), problem=nodes_problem(), steps=(replace(step(1), ended_seconds=float("inf")),)),
+            "step 1 began or ended at no time",
+        ),
     ],
 )
 def test_what_does_not_fit_is_named(run: AnyRun, says: str) -> None:
