@@ -67,6 +67,10 @@ _MEANT_SCENARIO = {
 }
 
 
+LEAST_RATE = 1e-6
+"""Requests per second: one in eleven days. Nobody sizes a server for less, and much less is beyond arithmetic."""
+
+
 def latency(node: YamlNode) -> float:
     """`50ms`, `0.2s` as seconds."""
     value = node.filled().value
@@ -90,7 +94,7 @@ def rate(node: YamlNode) -> float:
         if match is None:
             raise node.error("is not a rate", allowed=_RATE_FORM)
         node = replace(node, value=float(match[1].replace(",", "").replace("_", "")))
-    return node.number(Bounds(above=0, most=1e9), unit="requests per second")
+    return node.number(Bounds(least=LEAST_RATE, most=1e9), unit="requests per second")
 
 
 def slo(node: YamlNode) -> Slo:

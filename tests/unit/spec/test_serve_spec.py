@@ -73,6 +73,7 @@ def test_without_a_latency_limit_the_load_is_offline() -> None:
         ("goal: {maximize: rate, slo: {p99: 0ms}}", r"goal.slo.p99: is out of range"),
         ("goal: {maximize: rate, slo: {p99: 5ms, p50: 1ms}}", r"goal.slo: must have exactly one percentile"),
         ("goal: {minimize: cost, rate: lots}", r"goal.rate: is not a rate .* allowed: requests per second"),
+        ("goal: {minimize: cost, rate: 1e-300}", r"goal.rate: is out of range"),
         ("goal: {maximize: rate}\nknobs: {batch: [0]}", r"job.yaml:4: knobs.batch\[?0?\]?: is out of range"),
         ("goal: {maximize: rate}\nknobs: {batch: []}", r"knobs.batch: gives no values to choose from"),
         ("goal: {maximize: rate}\nknobs: {threads: 2..1}", r"knobs.threads: is an empty range .* '1..2'"),
@@ -156,7 +157,7 @@ def test_a_deadline_counts_from_the_moment_that_is_given() -> None:
 def test_the_jobs_in_the_docs_and_examples_are_valid() -> None:
     root = Path(__file__).resolve().parents[3]
     blocks = re.findall(r"```yaml serve\n(.*?)```", (root / "docs" / "serve.md").read_text(encoding="utf-8"), re.S)
-    assert len(blocks) == 4
+    assert len(blocks) >= 6
     for block in blocks:
         assert parse_serve(block).goal
     for file in (root / "examples" / "serve").glob("*.yaml"):
