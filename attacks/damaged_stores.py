@@ -133,7 +133,11 @@ def _check_restored(
     case: int,
     what: str,
 ) -> None:
-    done = json.loads(ended.stdout)
+    try:
+        done = json.loads(ended.stdout)
+    except ValueError:
+        tally.find(Kind.WRONG, case, f"{what}: no JSON within a megabyte")
+        return
     kept = Path(done["damaged_file"]).name
     if FILE in before and after.get(kept, ("", 0, 0, ""))[3] != before[FILE][3]:
         tally.find(Kind.WRONG, case, f"{what}: the damaged file is not kept as it was")

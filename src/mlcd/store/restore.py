@@ -19,6 +19,7 @@ from filelock import FileLock, Timeout
 from mlcd.errors import BadInput, RunBusy, StoreError
 from mlcd.home import close_to_others, private_file
 from mlcd.home.envs import FOLDER as ENVS
+from mlcd.run.header import is_run_name
 from mlcd.store.backups import backups, damage_in, remove, sync
 from mlcd.store.damage import date_of, explained, explained_os
 from mlcd.store.opening import FILE, RESTORED, check_files, connect
@@ -161,13 +162,16 @@ def _readable(path: Path) -> tuple[dict[str, Rows], set[str]]:
 
 
 def _names(db: sqlite3.Connection) -> list[str]:
-    """Every name of a run in any table, in the order of the runs, as far as the tables can be read."""
+    """Every name of a run in any table, in the order of the runs, as far as the tables can be read.
+
+    Damage may leave megabytes where a name was: what mlcd cannot have given to a run names none.
+    """
     found: dict[str, None] = {}
     queries = ["SELECT run_id FROM runs NOT INDEXED", *(f"SELECT run_id FROM {table}" for table in TABLES)]  # noqa: S608
     for query in queries:
         with suppress(*UNREADABLE):
             for (name,) in db.execute(query):
-                if isinstance(name, str):
+                if isinstance(name, str) and is_run_name(name):
                     found[name] = None
     return list(found)
 

@@ -409,6 +409,13 @@ def test_a_lost_run_is_named(home: Path) -> None:
     assert (done.lost, done.missing) == (("third",), ("fourth",))
 
 
+def test_damage_in_place_of_a_name_is_no_run(home: Path) -> None:
+    sql(home, "UPDATE statuses SET run_id = printf('%.*c', 2000000, 'x') WHERE run_id = 'third'")
+    done = restore(home)
+    assert max(map(len, (*done.saved, *done.from_backup, *done.lost, *done.missing))) < 100
+    assert "third" in (*done.from_backup, *done.lost)
+
+
 def test_nothing_is_restored_while_a_run_is_live(home: Path) -> None:
     sql(home, "UPDATE runs SET header = '[' WHERE run_id = 'third'")
     with Store(home) as store, store.lock("first"), pytest.raises(RunBusy, match="run first is in use"):
