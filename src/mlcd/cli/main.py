@@ -184,4 +184,10 @@ def _usage(error: click.UsageError, args: Sequence[str]) -> str:
 
 def _silence(stream: int = 1) -> None:
     """Standard output (or error: 2) cannot be written: redirect Python's flush at exit to nowhere."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+    try:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+    except OSError:  # no descriptor is free: the stream's own is, once it is closed
+        os.close(stream)
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+    if nowhere != stream:
+        os.dup2(nowhere, stream)

@@ -3,6 +3,8 @@
 import json
 import math
 import os
+import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 
@@ -372,3 +374,17 @@ def test_paths_and_texts_of_strangers(here: Path) -> None:
     assert on_one_line("a\nb\tc") == "a b c"
     assert len(printable("x" * 10**6)) <= 2_001
     assert (whole_number("12"), whole_number("²"), whole_number("9" * 19), whole_number("")) == (12, None, None, None)
+
+
+def test_a_stream_is_silenced_without_a_free_descriptor() -> None:
+    program = """
+import os, resource
+from mlcd.cli.main import _silence
+os.closerange(3, 100)
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+_silence(1)
+os.write(1, b"nowhere")
+os._exit(0)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
