@@ -69,7 +69,7 @@ class CostJob:
             "name": f"job-{self.number}",
             "resources": {"infra": "sim/aws", "instance_type": [OFFERED[self.offered]]},
             "num_nodes": f"1..{self.most_nodes}" if self.most_nodes > 1 else 1,
-            "job": {"model": self.model, "batch": self.batch, "topology": self.topology, "samples": samples},
+            "job": {"model": self.model, "batch": self.batch, "topology": self.topology, "samples": round(samples)},
             "goal": {"minimize": "cost"},
             "search": {"strategy": strategy, "noise": self.noise, "work": work},
         }
