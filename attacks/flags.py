@@ -1,7 +1,8 @@
 """Arguments and environments that are wrong, hostile or extreme, over every command and every one of its parameters.
 
 Nothing is started: `train`, `serve` and `serverless` get `--dry-run` (a share of `train` and `serverless` runs on a
-simulated cloud), `down` gets `--dry-run`, `bench` gets workloads that do not exist.
+simulated cloud), `down` gets `--dry-run`, `bench` gets workloads that do not exist, `ui` an address that is not here.
+Servers of PostgreSQL are named that do not answer.
 """
 
 import os
@@ -17,6 +18,12 @@ from attacks.forked import Case, ended, quiet_env, warm_up
 from attacks.job_files import MOST_MESSAGE_CHARACTERS, odd_characters, write_model
 
 RUN_SHARE = 0.03
+SECRET = "hunter2hunter2"
+"""A password: nothing may print it."""
+_STORES = (
+    *("home", "new", "folder", "job.yaml", "fifo", "missing/x", "~nosuchuser", "", "."),
+    *(f"postgresql://ana:{SECRET}@127.0.0.1:1/team", "postgresql://127.0.0.1:1/x", "postgresql://", "mysql://x"),
+)
 _NUMBERS = (
     *("0", "-1", "1", "2", "1e3", "0.5", "nan", "inf", "-inf", "1e999", "1e-400", "9" * 4299, "9" * 4301, "²", "٣"),
     *("9223372036854775807", "9223372036854775808", "0x10", "1_000", "1,000", "+5", " 5", "5 ", "1e18", "-0", "00"),
@@ -128,6 +135,7 @@ _LAST = {
     "serve": ["--dry-run"],
     "serverless": ["--dry-run"],
     "down": ["--dry-run"],
+    "ui": ["--no-open", "--host", "192.0.2.1"],  # an address that no machine has: it is refused last
     "bench train": ["--sim", "--workloads", "nosuch", "--jobs", "1", "--seeds", "1"],
     "bench serve": ["--sim", "--targets", "nosuch", "--jobs", "1", "--seeds", "1", "--strategies", "random"],
     "bench serverless": ["--workloads", "nosuch", "--jobs", "1", "--seeds", "1"],
@@ -157,6 +165,23 @@ _ENVIRONMENT = {
         "/dev/zero",
         "~nosuchuser/x.csv",
         "x" * 300,
+    ),
+    "MLCD_STORE": (
+        "",
+        "postgresql://",
+        f"postgresql://ana:{SECRET}@127.0.0.1:1/team",
+        f"postgres://ana:{SECRET}@127.0.0.1:1/team?sslmode=x",
+        f"postgresql://ana:{SECRET}@[::1/team",
+        f"postgresql://ana:{SECRET}%zz@127.0.0.1:1/team",
+        f"host=127.0.0.1 port=1 password={SECRET}",
+        f"mysql://ana:{SECRET}@h/x",
+        "postgresql://127.0.0.1:99999/x",
+        "postgresql://127.0.0.1:1/" + "x" * 5_000,
+        "postgresql:///x?host=/nosuch",
+        "\x1b[31m",
+        "folder",
+        "sqlite:///x",
+        "postgresql://127.0.0.1:1/x?options=-cx%3Dy&passfile=/dev/zero",
     ),
     "COLUMNS": ("0", "-5", "²", "9" * 5000, "1", "20", "x", "99999999", " 80"),
     "NO_COLOR": ("", "1"),
@@ -301,6 +326,10 @@ def _positional(chance: random.Random, name: str) -> str:
     pools: tuple[tuple[str, ...], ...] = (_PATHS, _PATHS, _TEXTS, _NUMBERS)
     if name in ("show", "report", "resume"):
         pools = (_RUNS, _RUNS, _RUNS, _TEXTS, _NUMBERS)
+    if name.startswith("store"):
+        pools = (_STORES, _STORES, _STORES, _TEXTS)
+    if name == "ui":
+        pools = (_RUNS, _RUNS, _TEXTS)
     if name == "init":  # writes where it is told to
         pools = (("new.yaml", "job.yaml", "folder", "fifo", "no/new.yaml", "\x1b[31m.yaml", "\udcff.yaml", "a" * 300),)
     return _safe(chance.choice(chance.choice(pools)))
@@ -316,6 +345,8 @@ def _check(case: Case, end: Ended, tally: Tally) -> None:
     if end.code is None or (tally.findings and tally.findings[-1].case == case.number):
         return
     message = end.stderr.strip().rpartition("\n")[2]
+    if SECRET in end.stdout + end.stderr:
+        tally.find(Kind.WRONG, case.number, f"{case.what}: prints a password: {message[:300]}")
     if end.code in (2, 7) and (len(end.stderr) > MOST_MESSAGE_CHARACTERS or end.stderr.count("\n") != 1):
         tally.find(Kind.WRONG, case.number, f"{case.what}: {len(end.stderr):,} characters: {message[:300]!r}")
     if end.code == 1 and not _may_fail(case):
@@ -326,7 +357,9 @@ def _check(case: Case, end: Ended, tally: Tally) -> None:
 
 
 def _may_fail(case: Case) -> bool:
-    """Exit code 1 is for a home that cannot be used, and for `mlcd check` where something is wrong."""
+    """Exit code 1 is for a home or a server that cannot be used, and for `mlcd check` where something is wrong."""
+    if case.env.get("MLCD_STORE") or case.what.startswith("store"):
+        return True
     return case.env["MLCD_HOME"] != str(case.folder / "home") or case.env["HOME"] == "" or case.what.startswith("check")
 
 

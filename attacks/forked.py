@@ -37,15 +37,18 @@ _IMPORTED = (
 class Case:
     """One case. `calls` are run one after the other until one is refused; the first code that is not 0 is the case's.
 
-    calls   arguments of `mlcd`, or a function of the folder that gives them (after an earlier call, say a run's name)
+    calls   arguments of `mlcd`, or a function that gives them (after an earlier call, say a run's name), or that does
+            something else in the case's process and gives an exit code
     folder  where it runs; made and removed by the caller
+    stdin   the file that is its standard input; None: nothing
     """
 
     number: int
     what: str
-    calls: Sequence["Sequence[str] | Callable[[], Sequence[str]]"]
+    calls: Sequence["Sequence[str] | Callable[[], Sequence[str] | int]"]
     folder: Path
     env: Mapping[str, str] = field(default_factory=dict)
+    stdin: Path | None = None
 
 
 def warm_up() -> None:
@@ -162,12 +165,12 @@ def started(call: Sequence[str], folder: Path, env: Mapping[str, str], name: str
         os._exit(code)
 
 
-def enter(folder: Path, env: Mapping[str, str], suffix: str = "") -> None:
+def enter(folder: Path, env: Mapping[str, str], suffix: str = "", stdin: Path | None = None) -> None:
     """A session, a folder, variables and output files of its own for this process."""
     os.setsid()
     os.chdir(folder)
     for descriptor, name, flags in (
-        (0, os.devnull, os.O_RDONLY),
+        (0, str(stdin or os.devnull), os.O_RDONLY),
         (1, f"stdout{suffix}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
         (2, f"stderr{suffix}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC),
     ):
@@ -176,7 +179,7 @@ def enter(folder: Path, env: Mapping[str, str], suffix: str = "") -> None:
 
 
 def _run(case: Case, mib: int) -> int:
-    enter(case.folder, case.env)
+    enter(case.folder, case.env, stdin=case.stdin)
     resource.setrlimit(resource.RLIMIT_DATA, (mib * 2**20, mib * 2**20))
     resource.setrlimit(resource.RLIMIT_FSIZE, (MOST_FILE_BYTES, MOST_FILE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -184,7 +187,8 @@ def _run(case: Case, mib: int) -> int:
 
     first = 0
     for call in case.calls:
-        code = run(list(call() if callable(call) else call))
+        made = call() if callable(call) else call
+        code = made if isinstance(made, int) else run(list(made))
         sys.stdout.flush()
         sys.stderr.flush()
         first = first or code

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from attacks.attack import Attack, Ended, Kind, Tally, judge
 from attacks.forked import Case, ended, quiet_env, warm_up
+from attacks.job_values import EXTREMES
 
+STDIN_SHARE = 0.1
+"""Share of the job files that are given on standard input."""
 RUN_SHARE = 0.08
 """Share of the job files of `train` and `serverless` that are run on a simulated cloud, shown and reported."""
 MODEL_SHARE = 0.2
@@ -227,71 +230,8 @@ _TEXTS = (
         ">-\n    folded",
     ),
 )
-_EXTREMES: dict[str, dict[str, tuple[str, ...]]] = {
-    "train": {
-        "resources.instance_type": ("[aws-62]", "[c5.xlarge]", '["*"]', "[p2.xlarge, p3.2xlarge]"),
-        "resources.use_spot": ("true",),
-        "num_nodes": ("1", "1..50", "[1, 100000]", "1..3000", "[7, 9973, 65536]", "512"),
-        "job.samples": ("1", "1e-9", "1e18", "0.5", "999999999999999999", "1e12"),
-        "job.epochs": ("1e9", "1e-9", "1", "123456789"),
-        "job.batch": ("1000000000", "100000", "65536"),
-        "job.topology": ("ps",),
-        "job.model": ("vgg16", "bert", "alexnet", "lenet", "inception-v3", "resnet50"),
-        "goal.minimize": ("cost", "knee"),
-        "goal.budget": ("1000000000000", "0.000001", "0.01", "5 USD"),
-        "goal.deadline": ("3650d", "1s", "0.001s", "1h"),
-        "search.max_trials": ("1", "3", "100000", "8"),
-        "search.parallel": ("1000", "3"),
-        "search.assurance": ("0.5", "0.9999999999999999", "0.75"),
-        "search.noise": ("0", "0.999999", "0.9999999999999999", "0.5", "1e-300", "5e-324"),
-        "search.strategy": ("random", "heterbo:prune=off", "cherrypick", "paleo", "bo", "exhaustive", "arrow"),
-        "search.trial.minutes": ("1e-9", "10080", "0.001", "1e-300"),
-        "search.trial.extra_minutes_per_3_nodes": ("0", "10080"),
-        "search.trial.extension": ("0", "10"),
-        "search.trial.watchdog_minutes": ("0", "10080"),
-        "search.trial.precision": ("1e-300", "0.9999999999999999"),
-        "search.trial.retries": ("0", "100"),
-    },
-    "serve": {
-        "knobs.batch": ("1..4096", "4096", "[1]"),
-        "knobs.threads": ("1..1024", "1024", "1"),
-        "knobs.replicas": ("1..1024", "1024"),
-        "knobs.precision": ("[fp32, int8]",),
-        "load.headroom": ("0", "0.9999999999999999"),
-        "load.verify": ("0", "86400s"),
-        "load.scenario": ("offline", "single-stream", "multi-stream", "server"),
-        "goal.slo": ("{p99: 0.000001ms}", "{p50: 3600s}"),
-        "goal.budget": ("1000000000000", "0.000001"),
-        "goal.deadline": ("3650d", "0.001s"),
-        "search.max_trials": ("1", "100000"),
-        "search.noise": ("0", "0.9999999999999999", "1e-300"),
-        "search.trial.seconds": ("1", "86400s"),
-        "search.trial.extension": ("10",),
-        "search.trial.precision": ("1e-300", "0.9999999999999999"),
-        "search.strategy": ("random", "falcon-transfer", "exhaustive"),
-        "sizes": ("{batch: 10000000}", "{sequence: 1}"),
-    },
-    "serverless": {
-        "functions": ("1", "1..3000", "100000", "1..100000", "[1, 100000]"),
-        "memory": ("128", "10240", "[128, 10240]"),
-        "workload.model": ("lenet", "text-cnn", "paper", "toy"),
-        "workload.batch": ("1", "10000000"),
-        "workload.rate": ("1e6", "1e-300"),
-        "workload.target_loss": ("1e-300", "-1e12", "1e12", "0", "5e-324", "1e-9", "0.69"),
-        "workload.max_epochs": ("1", "3", "300", "100000"),
-        "goal.minimize": ("cost",),
-        "goal.budget": ("1000000000000", "0.000001", "0.01"),
-        "goal.deadline": ("3650d", "0.001s", "30min"),
-        "search.strategy": ("mpc", "siren", "static-n", "static"),
-        "search.pushes": ("1", "10000"),
-        "search.fan_in": ("0", "10000"),
-        "search.repeats": ("0", "1"),
-        "search.limit": ("5s", "15min", "1000000d"),
-        "sync": ("bsp", "asp"),
-    },
-}
-"""Values that a job may have, at or near the ends of what is allowed."""
-
+_LACKS = r"minicloud cannot run here: |Slurm's \w+ is not on PATH|\w+: MLCD_SKY_PYTHON="
+"""How a message begins that says what the machine lacks for a cloud that a job names: no field of the file is wrong."""
 _OPTION_VALUES = (
     "0",
     "1",
@@ -352,21 +292,23 @@ def _cases(count: int, seed: int, folder: Path) -> Iterator[Case]:
         elif command == "serve":
             (here / "model.onnx").symlink_to(folder / "model.onnx")
         output = chance.choice(("text", "text", "json"))
+        given = "-" if chance.random() < STDIN_SHARE else "job.yaml"
         yield Case(
             number=number,
-            what=f"{command} {what}",
-            calls=_calls(chance, command, output),
+            what=f"{command} {what}" + ("; on standard input" if given == "-" else ""),
+            calls=_calls(chance, command, output, given),
             folder=here,
+            stdin=job if given == "-" else None,
             env={**env, "MLCD_HOME": str(here / "home"), "COLUMNS": chance.choice(("", "80", "20"))},
         )
 
 
-def _calls(chance: random.Random, command: str, output: str) -> list[list[str] | Callable[[], list[str]]]:
+def _calls(chance: random.Random, command: str, output: str, given: str) -> list[list[str] | Callable[[], list[str]]]:
     seed = str(chance.randrange(1000))
     if command == "serve" or chance.random() > RUN_SHARE:
-        return [[command, "job.yaml", "--dry-run", "--seed", seed, "-o", output]]
-    on = "sim/aws" if command == "train" else "sim/lambda"
-    run = [command, "job.yaml", "--on", on, "--seed", seed, "-o", output]
+        return [[command, given, "--dry-run", "--seed", seed, "-o", output]]
+    on = chance.choice(("sim/aws", "sim/aws", "sim/aws,sim/gcp")) if command == "train" else "sim/lambda"
+    run = [command, given, "--on", on, "--seed", seed, "-o", output]
     return [run, lambda: ["show", _run_id(), "-o", output], lambda: ["report", _run_id(), "--out", "page.html"]]
 
 
@@ -385,7 +327,7 @@ def _check(case: Case, end: Ended, tally: Tally) -> None:
     if end.code == 1 and "run-failed" not in end.stdout and "training failed" not in end.stdout:
         tally.find(Kind.WRONG, case.number, f"{case.what}: exit code 1: {message[:300]}")
     if end.code in (2, 7):
-        if not re.match(r"mlcd: (.*job\.yaml|--|search\.strategy: |minicloud cannot run here: )", message):
+        if not re.match(rf"mlcd: (.*job\.yaml|-|search\.strategy: |{_LACKS})", message):
             tally.find(Kind.WRONG, case.number, f"{case.what}: names no file: {message[:300]!r}")
         if len(end.stderr) > MOST_MESSAGE_CHARACTERS or end.stderr.count("\n") != 1:
             tally.find(Kind.WRONG, case.number, f"{case.what}: {len(end.stderr):,} characters: {message[:300]!r}")
@@ -417,7 +359,7 @@ def _made(chance: random.Random, command: str, base: Fields) -> tuple[str, bytes
     if way == "values":
         return _with_values(chance, command, fields)
     if way == "extremes":
-        table = _EXTREMES[command]
+        table = EXTREMES[command]
         chosen = chance.sample(sorted(table), min(len(table), chance.choice((1, 1, 2, 3, 5, 8))))
         for path in chosen:
             _put(fields, path, _strategy(chance, command) if path == "search.strategy" else chance.choice(table[path]))

@@ -205,11 +205,13 @@ def _recover(case: Case, toy: Toy, texts: list[str]) -> list[tuple[Kind, str]]:
     which = [toy.run_id] if case.cloud == "minicloud" else []
     for command in order:
         if command == "down":
+            kills = _out_of_memory_kills()
             done = toy.run("down", *which, "--on", case.cloud, "-y", "-o", "json")
             try:
                 data = json.loads((toy.folder / "out.txt").read_text())
             except ValueError:
-                wrong.append((Kind.WRONG, f"`mlcd down` ended with {done.process.returncode}: {done.said[-300:]}"))
+                said = done.said[-300:] or _why_silent(toy.folder, _out_of_memory_kills() - kills)
+                wrong.append((Kind.WRONG, f"`mlcd down` ended with {done.process.returncode}: {said}"))
                 continue
             listed |= {row["pid"] for row in data["unproved"]}
             expected = {1} if data["unproved"] else {0}
@@ -235,6 +237,19 @@ def _recover(case: Case, toy: Toy, texts: list[str]) -> list[tuple[Kind, str]]:
         wrong.append((Kind.LEFT_RUNNING, f"the daemon (pid {left[0]})"))
     wrong += [(Kind.LEFT_RUNNING, what) for lease in toy.leases() for what in chaos.remains(lease.name)]
     return wrong
+
+
+def _out_of_memory_kills() -> int:
+    """Processes that the system has killed for lack of memory since it started."""
+    lines = Path("/proc/vmstat").read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith("oom_kill ")), 0)
+
+
+def _why_silent(folder: Path, kills: int) -> str:
+    """What the machine can tell of a command that said nothing: mlcd does so where it is killed, or cannot write."""
+    free = os.statvfs(folder)
+    mib = free.f_bavail * free.f_frsize / 2**20
+    return f"nothing on either stream; {kills} processes killed for lack of memory, {mib:,.0f} MiB free on disk"
 
 
 def _books(toy: Toy) -> list[tuple[Kind, str]]:

@@ -1,4 +1,4 @@
-"""`mlcd serve` with servers on several leased nodes, killed at random instants; then `mlcd down` and `mlcd resume`.
+"""`mlcd serve` with servers on leased nodes or on this machine, killed at random instants; then `down` and `resume`.
 
 Afterwards nothing may be left of a lease (no server, namespace, link, control group or record, and nobody listening on
 its ports), and the books must be whole: every step ended once and paid once, the whole within its budget.
@@ -25,6 +25,7 @@ from tests.tiny_onnx import write_mlp
 from tests.toy_job import check_account
 
 from attacks.attack import Attack, Kind, Tally
+from mlcd.clouds.lease_records import LeaseRecords
 from mlcd.clouds.minicloud import missing
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Role
@@ -49,6 +50,14 @@ JOB: dict[str, Any] = {
     "load": {"verify": "2s"},
     "search": {"max_trials": 3, "strategy": "random", "trial": {"seconds": "8s", "watchdog": "60s"}},
 }
+JOBS: dict[str, dict[str, Any]] = {
+    "minicloud": JOB,
+    "local": {
+        **JOB,
+        "resources": {"infra": "local"},
+        "knobs": {"batch": [1, 4, 8], "threads": 1, "replicas": 1, "precision": "fp32"},
+    },
+}
 MLCD = (sys.executable, "-c", "from mlcd.cli.main import main; main()")
 _FINAL_CODES = {0, 3, 4, 5, 6}
 """A resumed run ends with an answer (docs/exit-codes.md): other users of the machine may leave it no room for nodes."""
@@ -59,6 +68,7 @@ class Case:
     """What is done in one case."""
 
     number: int
+    infra: str
     phase: str
     instant_seconds: float
     blow: str
@@ -69,11 +79,12 @@ class Case:
         return f"{self.blow} killed {self.instant_seconds:.2f} s after the {self.phase}, then {then}"
 
 
-def draw(number: int, seed: int) -> Case:
+def draw(number: int, seed: int, infra: str = "minicloud") -> Case:
     """The case of this number."""
     rng = random.Random(f"serving kills|{seed}|{number}")
     return Case(
         number=number,
+        infra=infra,
         phase=PHASES[number % len(PHASES)],
         instant_seconds=rng.uniform(0.0, LAST_SECONDS),
         blow=rng.choice(("mlcd", "mlcd and agents")),
@@ -81,13 +92,22 @@ def draw(number: int, seed: int) -> Case:
     )
 
 
-def attack(count: int, seed: int, folder: Path) -> Tally:
-    """All cases, AT_ONCE at the same time."""
-    tally = Tally()
+def on_nodes(count: int, seed: int, folder: Path) -> Tally:
+    """Servers on the minicloud's nodes."""
     if lack := missing():
         print(f"  skipped: {'; '.join(lack)}", file=sys.stderr)
-        return tally
-    cases = [draw(number, seed) for number in range(count)]
+        return Tally()
+    return attack([draw(number, seed) for number in range(count)], folder)
+
+
+def on_this_machine(count: int, seed: int, folder: Path) -> Tally:
+    """Servers on this machine."""
+    return attack([draw(number, seed, "local") for number in range(count)], folder)
+
+
+def attack(cases: list[Case], folder: Path) -> Tally:
+    """All cases, AT_ONCE at the same time."""
+    tally = Tally()
     printed = threading.Lock()
 
     def run(case: Case) -> tuple[str, list[tuple[Kind, str]]]:
@@ -108,7 +128,7 @@ def _strike(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
     folder.mkdir(parents=True)
     home = folder / "home"
     write_mlp(folder / "tiny.onnx")
-    (folder / "job.yaml").write_text(json.dumps(JOB))
+    (folder / "job.yaml").write_text(json.dumps(JOBS[case.infra]))
     env = {**os.environ, "MLCD_HOME": str(home)}
     wrong: list[tuple[Kind, str]] = []
     said = folder / "said.txt"
@@ -131,7 +151,7 @@ def _strike(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
         wrong.append((Kind.LEFT_RUNNING, f"a server {time.monotonic() - began:.0f} s after the start"))
     runs = [path.name for path in home.glob("work/*")] if home.exists() else []
     for command in case.order if runs else ():
-        words = [command, runs[0]] if command == "resume" else [command, runs[0], "--on", "minicloud", "-y"]
+        words = [command, runs[0]] if command == "resume" else [command, runs[0], "--on", case.infra, "-y"]
         if command == "resume" and _is_final(home, runs[0]):
             continue
         try:
@@ -152,6 +172,8 @@ def _strike(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
                 wrong.append((Kind.WRONG, "the resumed run has not ended"))
     wrong += _bad_words(said.read_text(errors="replace"))
     wrong += [(Kind.LEFT_RUNNING, what) for lease in _leases(home) for what in chaos.remains(lease.name)]
+    if runs:
+        wrong += [(Kind.LEFT_RUNNING, f"record {lease.lease_id}") for lease in LeaseRecords(home).all()[0]]
     wrong += [(Kind.LEFT_RUNNING, f"somebody listens on port {port}") for port in _ports(home) & _listening()]
     for run_id in runs:
         wrong += _books(home, run_id)
@@ -165,7 +187,7 @@ def _has_come_to(phase: str, home: Path) -> bool:
         case "lease":
             return bool(_leases(home))
         case "trial":
-            return bool(list(home.glob("work/*/leases/*/node-*/agent.pid")))
+            return bool(list(home.glob("work/*/leases/*/node-*/agent.pid")) or _keepers(home))
         case _:
             runs = [path.name for path in home.glob("work/*")]
             record = _record(home, runs[0]) if runs else None
@@ -188,8 +210,15 @@ def _agents(home: Path) -> list[int]:
             found.append(int(file.read_text()))
         except (OSError, ValueError):  # it is being written
             continue
+    found += _keepers(home)
     mine = {lease.name for lease in _leases(home)}
     return [pid for pid in found if any(pid in chaos.processes.tagged(lease) for lease in mine)]
+
+
+def _keepers(home: Path) -> list[int]:
+    """What keeps the servers on this machine."""
+    records = LeaseRecords(home).all()[0] if _leases(home) else []
+    return [agent.pid for record in records for agent in record.agents]
 
 
 def _ports(home: Path) -> set[int]:
@@ -291,7 +320,13 @@ ATTACKS = (
             name="serving-kills",
             what="kills of `mlcd serve` with two or three nodes leased, then `mlcd down` and `mlcd resume`",
             count=50,
-            run=attack,
+            run=on_nodes,
+        ),
+        Attack(
+            name="serving-kills-here",
+            what="kills of `mlcd serve` with a server on this machine, then `mlcd down` and `mlcd resume`",
+            count=50,
+            run=on_this_machine,
         ),
     )
     if sys.platform == "linux"

@@ -148,7 +148,7 @@ def _truth(job: CostJob) -> tuple[ResolvedJob, SimCloud]:
 
 def _resolved(job: CostJob, samples: float, *, strategy: str, work: str) -> ResolvedJob:
     spec = spec_from_mapping(job.file(samples, strategy=strategy, work=work))
-    return simulated(spec, "aws", load_catalog(), job.seed)
+    return simulated(spec, ["aws"], load_catalog(), job.seed)
 
 
 def _cheapest(job: ResolvedJob, cloud: SimCloud) -> int | None:

@@ -45,6 +45,11 @@ SCRIPTS = (
     "serverless_sync",
     "ask_tell",
     "scale",
+    "physical_prior",
+    "ui_page",
+    "spot_market",
+    "choice_protocols",
+    "minicloud_spot",
 )
 
 UNCOMMITTED = " with changes"

@@ -43,7 +43,17 @@ ROOT = Path(__file__).parents[1]
 RECORD = ROOT / "benchmarks" / "results" / "serve-llm.json"
 PAGE = ROOT / "docs" / "language-model-results.md"
 PARTS = {"paces": "a trial is one instance type at one concurrency", "load-tests": "a trial is a load test of one type"}
-STRATEGIES = ("auto", "roofline", "roofline:learns=off", "source-mean", "heterbo", "random", "grid", "tpe")
+STRATEGIES = (
+    "auto",
+    "falcon-transfer",
+    "roofline",
+    "roofline:learns=off",
+    "source-mean",
+    "heterbo",
+    "random",
+    "grid",
+    "tpe",
+)
 WORDS = {
     "roofline": "the prior of `auto` alone",
     "roofline:learns=off": "data sheets alone, as aiconfigurator chooses",

@@ -4,14 +4,14 @@
 
 A configuration is worth its requests a second (of a language model: output tokens) per dollar within the limits, 0
 where it breaks one or does not run. What the search chose is judged by the exhaustive measurement, not by its own
-trials.
+trials. A configuration that was measured several times is worth the mean.
 """
 
 import argparse
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from statistics import median
+from statistics import fmean, median
 from typing import Any
 
 import pages
@@ -30,6 +30,8 @@ def main() -> None:
     given = parser.parse_args()
     rows = [json.loads(line) for file in given.files for line in file.read_text().splitlines()]
     given.out.write_text(json.dumps(recorded(rows), indent=1) + "\n")
+    if given.out == RESULT:
+        pages.write(parts())
 
 
 def recorded(rows: Iterable[Row]) -> Row:
@@ -50,14 +52,18 @@ def _repeated(models: Iterable[Row]) -> Row:
             one, other = trial["per_second"], whole.get(_key(trial["config"]), 0.0)
             if min(one, other) > 0:
                 ratios.append(round(max(one, other) / min(one, other), 3))
+        several = [each["per_dollar_each"] for each in model["configurations"] if "per_dollar_each" in each]
+        ratios += [round(max(each) / min(each), 3) for each in several if min(each) > 0]
     return {"pairs": len(ratios), "median": median(ratios) if ratios else None, "most": max(ratios, default=None)}
 
 
 def _model(runs: list[Row]) -> Row:
-    whole: dict[str, Row] = {}
+    measured: dict[str, list[Row]] = {}
     for row in runs:
         if row["role"] == "exhaustive":
-            whole |= {_key(trial["config"]): _trial(trial) for trial in row["result"]["trials"]}
+            for trial in row["result"]["trials"]:
+                measured.setdefault(_key(trial["config"]), []).append(_trial(trial))
+    whole = {key: _mean(of) for key, of in measured.items()}
     best = max((each["per_dollar"] for each in whole.values()), default=0.0)
     searches = []
     for row in runs:
@@ -92,6 +98,14 @@ def _model(runs: list[Row]) -> Row:
         "configurations": list(whole.values()),
         "searches": searches,
     }
+
+
+def _mean(of: list[Row]) -> Row:
+    """Several measurements of one configuration: the first, with the mean worth, and what each said."""
+    if len(of) == 1:
+        return of[0]
+    worths = [each["per_dollar"] for each in of]
+    return {**of[0], "per_dollar": round(fmean(worths), 1), "per_dollar_each": worths}
 
 
 def _share(whole: dict[str, Row], config: Row, best: float) -> float | None:
@@ -133,10 +147,10 @@ def _trial(trial: Row) -> Row:
 def parts(record: Row | None = None) -> pages.Parts:
     """The tables of the page."""
     found = record or json.loads(RESULT.read_text())
-    return {PAGE: {"h200": _table(found)}}
+    return {PAGE: {"h200": table(found)}}
 
 
-def _table(record: Row) -> str:
+def table(record: Row) -> str:
     lines = [
         "| model | configurations | kept the limits | choice of the search | its worth / the best | verified |",
         "|---|---|---|---|---|---|",
@@ -155,8 +169,12 @@ def _table(record: Row) -> str:
     about, twice = record["about"][-1], record["repeated"]
     said = f"{about['gpu']}; PyTorch {about['torch']}, transformers {about['transformers']}, {about['date'][:10]}."
     noise = (
-        f"{twice['pairs']} configurations were measured twice, by the search and exhaustively in the same run:"
-        f" the larger rate is {twice['median']:.2f} times the smaller at the median, {twice['most']:.2f} at most."
+        ""
+        if twice["median"] is None
+        else (
+            f"{twice['pairs']} configurations were measured twice, by the search and exhaustively in the same run:"
+            f" the larger rate is {twice['median']:.2f} times the smaller at the median, {twice['most']:.2f} at most."
+        )
     )
     return "\n".join([said, "", *lines, "", noise])
 

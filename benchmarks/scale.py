@@ -29,9 +29,9 @@ from mlcd.store.store import Store
 
 RECORD = pages.ROOT / "benchmarks" / "results" / "scale.json"
 PAGE = pages.ROOT / "docs" / "scale.md"
-RUNS = (100, 500, 2_000)
-CANDIDATES = (3_100, 31_000, 310_000)
-"""62 types x 50, 500 and 5,000 nodes."""
+RUNS = (100, 1_000, 10_000)
+CANDIDATES = (3_100, 31_000, 310_000, 1_000_060)
+"""62 types x 50, 500, 5,000 and 16,130 nodes."""
 OBSERVATIONS = 30
 REPEATS = 5
 COMMAND = "python benchmarks/scale.py --record --postgres URL"
@@ -128,7 +128,10 @@ def suggestion_rows() -> list[dict[str, float]]:
         if (child := os.fork()) == 0:
             with Timer() as timer:
                 times = time_suggest(
-                    candidates=candidates, observations=OBSERVATIONS, repeats=REPEATS, with_sklearn=False
+                    candidates=candidates,
+                    observations=OBSERVATIONS,
+                    repeats=REPEATS if candidates < 10**6 else 2,
+                    with_sklearn=False,
                 )
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
             found = {
@@ -182,7 +185,7 @@ def main() -> None:
         run, spec = real_run(Path(folder))
     store = {"sqlite": store_rows("", run, spec, options.most_runs)}
     if options.postgres:
-        store["postgres"] = store_rows(options.postgres, run, spec, min(options.most_runs, 100))
+        store["postgres"] = store_rows(options.postgres, run, spec, min(options.most_runs, 1_000))
     record = {
         "date": datetime.now(UTC).date().isoformat(),
         "machine": f"{os.cpu_count()} cores, {platform.system()}, Python {platform.python_version()}",

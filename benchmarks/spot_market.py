@@ -7,6 +7,9 @@
 has no other, and no fallback. Machines, model, length, noise, limits, the rate at which spot nodes are taken away
 (0.001 to 0.5 for a node and hour), what the job believes of it (a tenth to ten times as much), checkpoint costs and
 whether work of trials is kept are drawn from the seed; `--only NUMBER` repeats one job. Everything is simulated.
+
+The promise is on trainings that start certain to fit at the job's assurance. One that starts uncertain because nothing
+fits for certain (a watch without a fallback) may end early; those are counted apart, as `uncertain`.
 """
 
 import os
@@ -14,6 +17,8 @@ import os
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # small matrices; the processes already use every core
 
 import argparse
+import csv
+import gzip
 import json
 import math
 import random
@@ -22,7 +27,7 @@ import statistics
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -37,6 +42,7 @@ from mlcd.goal import Goal, Objective
 from mlcd.interruptions import DEFAULT_SAVE_SECONDS, Interruptions
 from mlcd.problem import Problem, TrialPolicy
 from mlcd.run.run import SearchRun
+from mlcd.run.step import Role
 from mlcd.space import MARKET, ON_DEMAND, SPOT, Config, Knob, Space
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
@@ -51,14 +57,21 @@ STRATEGIES = ("auto", "auto", "heterbo", "cherrypick-budget", "lynceus", "ernest
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """One arm of one job. `unfinished`: its training began and did not end, or ended late."""
+    """One arm of one job.
+
+    unfinished  its training began and did not end, or ended late
+    uncertain   its training began where it was not certain to fit, without a fallback
+    """
 
     number: int
     arm: str
     status: str
     usd: float
     seconds: float
+    assurance: float
     limited: bool
+    trained: bool
+    uncertain: bool
     overspent: bool
     late: bool
     unfinished: bool
@@ -164,7 +177,10 @@ def run_arm(seed: int, number: int, arm: str) -> tuple[SearchRun, Outcome]:
         status=run.status.value,
         usd=run.total_usd.dollars,
         seconds=run.total_seconds,
+        assurance=run.problem.assurance,
         limited=goal.is_limited,
+        trained=bool(run.attempts),
+        uncertain=any(s.watch is not None and s.watch.fallback is None for s in run.steps if s.role is Role.TRAINING),
         overspent=goal.budget is not None and run.total_usd > goal.budget,
         late=goal.deadline_seconds is not None and run.total_seconds > goal.deadline_seconds,
         unfinished=bool(run.attempts) and run.status is not Status.DONE,
@@ -174,31 +190,37 @@ def run_arm(seed: int, number: int, arm: str) -> tuple[SearchRun, Outcome]:
     )
 
 
-def summary(outcomes: Sequence[Outcome], arms: Sequence[str], seed: int) -> dict[str, Any]:
+def summary(outcomes: Sequence[Outcome], arms: Sequence[str]) -> dict[str, Any]:
     """For each arm what became of its runs; for `any`, its money over that of the others where both finished."""
     by_arm = {arm: {o.number: o for o in outcomes if o.arm == arm} for arm in arms}
     return {
-        "arms": {arm: _of_arm(list(found.values()), seed) for arm, found in by_arm.items()},
+        "arms": {arm: _of_arm(list(found.values())) for arm, found in by_arm.items()},
         "against": {other: _paired(by_arm["any"], by_arm[other]) for other in arms if other != "any"},
     }
 
 
-def _of_arm(found: list[Outcome], seed: int) -> dict[str, Any]:
+def _of_arm(found: list[Outcome]) -> dict[str, Any]:
     done = [o for o in found if o.status == Status.DONE]
-    assurance = {o.number: job(seed, o.number)[0].assurance for o in found if o.late or o.unfinished}
     return {
         "runs": len(found),
         "done": len(done),
         "overspent": sum(o.overspent for o in found),
         "late": sum(o.late for o in found),
         "unfinished": sum(o.unfinished for o in found),
-        "late_by_assurance": {str(a): sum(v == a for v in assurance.values()) for a in sorted(set(assurance.values()))},
-        "offenders": [asdict(o) for o in found if o.overspent or o.late or o.unfinished],
+        "unfinished_uncertain": sum(o.unfinished and o.uncertain for o in found),
+        "by_assurance": {str(level): _promise(found, level) for level in sorted({o.assurance for o in found})},
         "interrupted_runs": sum(o.interruptions > 0 for o in found),
         "interruptions": sum(o.interruptions for o in found),
         "fell_back": sum(o.fallback for o in found),
         "used_spot": sum(o.spot_share > 0 for o in found),
     }
+
+
+def _promise(found: Sequence[Outcome], assurance: float) -> dict[str, Any]:
+    """Of the trainings that started certain to fit at this level: how many were late or did not end."""
+    certain = [o for o in found if o.assurance == assurance and o.trained and o.limited and not o.uncertain]
+    broken = [o.number for o in certain if o.late or o.unfinished]
+    return {"trained": len(certain), "late_or_unfinished": len(broken), "numbers": broken}
 
 
 def _paired(ours: dict[int, Outcome], theirs: dict[int, Outcome]) -> dict[str, Any]:
@@ -228,13 +250,24 @@ def parts() -> dict[Path, dict[str, str]]:
     """What the page says of the records."""
     found = json.loads((RESULTS / "spot-market.json").read_text(encoding="utf-8"))
     lines = [
-        "| | runs | finished | over budget | late | training not finished | interruptions | fell back |",
-        "|---|---:|---:|---:|---:|---:|---:|---:|",
+        (
+            "| | runs | finished | over budget | late | training not finished | of those uncertain from the start |"
+            " interruptions | fell back |"
+        ),
+        "|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for arm, row in found["arms"].items():
-        kept = f"{row['overspent']:,} | {row['late']:,} | {row['unfinished']:,}"
+        kept = f"{row['overspent']:,} | {row['late']:,} | {row['unfinished']:,} | {row['unfinished_uncertain']:,}"
         more = f"{row['interruptions']:,} | {row['fell_back']:,}"
         lines.append(f"| `{arm}` | {row['runs']:,} | {row['done']:,} | {kept} | {more} |")
+    lines += [
+        "",
+        "| `assurance` | trainings of `any` that started certain to fit | late or not finished | promised at most |",
+        "|---|---:|---:|---:|",
+    ]
+    for level, row in found["arms"]["any"]["by_assurance"].items():
+        count, broken = row["trained"], row["late_or_unfinished"]
+        lines.append(f"| {level} | {count:,} | {broken:,} ({broken / count:.2%}) | {1 - float(level):.4%} |")
     lines += [
         "",
         "| money of `any` over | pairs | mean | 95% interval | middle half | only `any` finished | only the other |",
@@ -273,12 +306,16 @@ def main() -> int:
         chunks = [numbers[i : i + 50] for i in range(0, len(numbers), 50)]
         answers = Parallel(n_jobs=options.jobs)(delayed(_chunk)(options.seed, chunk, arms) for chunk in chunks)
         found = [outcome for chunk in answers for outcome in chunk]
-    result = {"seed": options.seed, **summary(found, arms, options.seed)}
+    result = {"seed": options.seed, **summary(found, arms)}
     result["wall_seconds"] = round(time.perf_counter() - begun, 1)
     if options.record:
         made = {"command": command(sys.argv[1:]), "date": f"{datetime.now(UTC):%Y-%m-%d}"}
         made |= {"version": __version__, "code": pages.sources()}
         options.record.write_text(json.dumps({**made, **result}, indent=1) + "\n", encoding="utf-8")
+        with gzip.open(options.record.with_suffix(".csv.gz"), "wt", newline="") as file:
+            rows = csv.DictWriter(file, [field.name for field in fields(Outcome)])
+            rows.writeheader()
+            rows.writerows(map(asdict, found))
     print(json.dumps(result, indent=2))
     return int(any(o.overspent for o in found))
 

@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +22,9 @@ AXE = Path(_axe.origin).with_name("axe.min.js").read_text(encoding="utf-8") if _
 """axe-core, which finds faults of accessibility; "" where it is not installed."""
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or ""
 ARGUMENTS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
+PATIENCE_MS = 120_000
+"""How long something may take on a machine that has much else to do."""
+SERIOUS = ("serious", "critical")
 JOB = {
     "name": "watched",
     "resources": {"infra": "sim/aws", "instance_type": ["c7i.xlarge", "g5.xlarge", "p4d.24xlarge"]},
@@ -120,3 +124,51 @@ def slow_run(home: Path, seconds: float, gate: Path | None = None) -> "subproces
     """
     arguments = [json.dumps(JOB), str(seconds), str(gate or "")]
     return subprocess.Popen([sys.executable, "-c", SLOW_RUN, *arguments], env=environment(home), cwd=home)
+
+
+class window:  # noqa: N801 - used as a context manager
+    """A window of the browser, with options of Playwright's contexts."""
+
+    def __init__(self, chromium: Any, server: PageServer, **options: Any) -> None:
+        self._context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self._page = self._context.new_page()
+        self._page.set_default_timeout(PATIENCE_MS)
+        self._server, self._problems = server, list[str]()
+
+    def __enter__(self) -> Any:
+        self._page.on("pageerror", lambda error: self._problems.append(str(error)))
+        self._page.on("console", lambda line: self._problems.append(line.text) if line.type == "error" else None)
+        self._page.goto(f"{self._server.address}/?token={self._server.token}")
+        return self._page
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._context.close()
+        problems = [each for each in self._problems if "ERR_" not in each and "status of" not in each]
+        assert kind is not None or problems == [], problems
+
+
+def amount(page: Any, name: str) -> float:
+    return float(page.locator(f'[data-live="{name}"]').first.get_attribute("data-usd"))
+
+
+def check_access(page: Any) -> None:
+    """axe-core finds no serious fault."""
+    if not AXE:
+        pytest.skip("axe-playwright-python is not installed: scripts/setup-venv test")
+    page.evaluate(AXE)
+    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
+    told = [
+        f"{each['id']}: {each['help']}: {[node['html'][:120] for node in each['nodes'][:3]]}"
+        for each in found
+        if each["impact"] in SERIOUS
+    ]
+    assert told == [], told
+
+
+def first_run(server: PageServer, process: Any) -> str:
+    while True:
+        found = [run for run in server.get("/api/runs")["runs"] if run["state"] == "running"]
+        if found:
+            return str(found[0]["run_id"])
+        assert process.poll() is None
+        time.sleep(0.1)

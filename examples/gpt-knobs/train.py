@@ -4,13 +4,15 @@
     python train.py                                       # without mlcd: the defaults
     python train.py --measure speeds.json --seconds 2     # every combination, one after the other, in one process
 
-GPT_SIZE is tiny (default), 300m or 1b.
+GPT_SIZE is tiny (default), 300m or 1b. `precision` is fp32, tf32 (fp32 with TensorFloat-32 products) or bf16.
 """
 
 import argparse
+import gc
 import itertools
 import json
 import os
+import statistics
 import time
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -32,6 +34,8 @@ SIZES = {
 }
 VOCABULARY = {"tiny": 256}
 USUAL_VOCABULARY = 32_000
+LEAST_STEPS = 3
+MEMORY_WORDS = ("out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED")
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 
@@ -89,11 +93,17 @@ class Training:
         if "threads" in setting:
             torch.set_num_threads(setting["threads"])
         self.setting, self.batch = setting, batch
-        model = Gpt(size, attention=setting.get("attention", "sdpa"), recompute=setting.get("recompute", False))
-        self.plain = model.to(DEVICE)
-        self.model: Any = torch.compile(self.plain) if setting.get("compile", False) else self.plain
-        self.optimiser = torch.optim.AdamW(self.plain.parameters(), lr=1e-4)
-        self.ids = torch.randint(self.plain.words, (batch, self.plain.tokens), device=DEVICE)
+        full = setting.get("precision", "fp32") == "fp32"
+        torch.set_float32_matmul_precision("highest" if full else "high")
+        with torch.device(DEVICE):  # a billion random weights take 0.1 s on a GPU, 10 s on processors
+            self.model = Gpt(
+                size, attention=setting.get("attention", "sdpa"), recompute=setting.get("recompute", False)
+            )
+        if setting.get("compile", False):
+            for block in self.model.blocks:  # one block is compiled and used for all: seconds, not minutes
+                block.compile()
+        self.optimiser = torch.optim.AdamW(self.model.parameters(), lr=1e-4)
+        self.ids = torch.randint(self.model.words, (batch, self.model.tokens), device=DEVICE)
 
     def step(self) -> None:
         """Forward and backward over all micro-batches, then an update."""
@@ -111,7 +121,7 @@ class Training:
     def describe(self) -> None:
         """Tell mlcd the model's sizes."""
         layers, width, heads, tokens = SIZES[os.environ.get("GPT_SIZE", "tiny")]
-        count = sum(each.numel() for each in self.plain.parameters())
+        count = sum(each.numel() for each in self.model.parameters())
         mlcd.describe(parameters=count, layers=layers, hidden=width, heads=heads, sequence=tokens)
 
 
@@ -127,25 +137,40 @@ def train(size: str, batch: int) -> None:
     Path("done.txt").write_text("done\n")
 
 
-def measured(size: str, setting: dict[str, Any], batch: int, seconds: float) -> float | None:
-    """Samples a second; None where memory ran out."""
-    training = None
+def measured(size: str, setting: dict[str, Any], batch: int, seconds: float) -> dict[str, Any]:
+    """Samples a second by the median step; None where memory ran out. With what it took."""
+    began, training, times, note = time.monotonic(), None, [], ""
     try:
         training = Training(size, setting, batch)
-        for _ in range(2):
+        training.step()
+        if setting.get("compile", False):
             training.step()
-        steps, began = 0, time.monotonic()
-        while time.monotonic() - began < seconds or steps < 3:
+        first = time.monotonic()
+        while len(times) < LEAST_STEPS or time.monotonic() - first < seconds:
+            start = time.monotonic()
             training.step()
-            steps += 1
-        return steps * batch / (time.monotonic() - began)
-    except torch.OutOfMemoryError:
-        return None
-    finally:
-        del training
-        torch.compiler.reset()
-        if DEVICE == "cuda":
-            torch.cuda.empty_cache()
+            times.append(time.monotonic() - start)
+    except RuntimeError as error:  # torch.OutOfMemoryError is one; cuBLAS has another
+        text = str(error)
+        if not isinstance(error, torch.OutOfMemoryError) and not any(word in text for word in MEMORY_WORDS):
+            raise
+        note = text.splitlines()[0][:200]
+    del training
+    gc.collect()
+    torch.compiler.reset()
+    peak = 0.0
+    if DEVICE == "cuda":
+        peak = torch.cuda.max_memory_allocated() / 2**30
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+    return {
+        "setting": setting,
+        "samples_per_second": None if note else batch / statistics.median(times),
+        "step_seconds": [round(each, 5) for each in times[:50]],
+        "peak_gib": round(peak, 2),
+        "took_seconds": round(time.monotonic() - began, 2),
+        "out_of_memory": note,
+    }
 
 
 def combinations(knobs: dict[str, list[Any]]) -> Iterator[dict[str, Any]]:
@@ -168,12 +193,15 @@ def main() -> None:
         return
     found = json.loads(given.measure.read_text()) if given.measure.exists() else []
     known = [each["setting"] for each in found]
-    began = time.monotonic()
+    begun, began = given.measure.with_suffix(".begun"), time.monotonic()
     for setting in combinations(given.knobs):
         if setting not in known and time.monotonic() - began < given.most_seconds:
-            speed = measured(size, setting, batch, given.seconds)
-            found.append({"setting": setting, "samples_per_second": speed})
-            given.measure.write_text(json.dumps(found, indent=0))
+            begun.write_text(json.dumps(setting))
+            found.append(measured(size, setting, batch, given.seconds))
+            whole = given.measure.with_suffix(".new")
+            whole.write_text(json.dumps(found, indent=0))
+            whole.replace(given.measure)  # a process that is killed leaves a whole file
+            begun.unlink()
 
 
 if __name__ == "__main__":

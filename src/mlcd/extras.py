@@ -61,7 +61,7 @@ EXTRAS = {
         Extra(
             name="siren",
             modules=("gymnasium", "stable_baselines3"),
-            purpose="Gymnasium, to train the policy of `siren` anew",
+            purpose="Gymnasium, to retrain the policy of `siren`",
         ),
         Extra(name="postgres", modules=("psycopg",), purpose="psycopg, for a team's store on PostgreSQL"),
         Extra(name="testing", modules=("pytest",), purpose="pytest, for the contract tests of plug-ins"),

@@ -108,20 +108,23 @@ class Interruptions:
         return restart_seconds + (work_seconds if interval is None else interval + self.save_seconds)
 
     def worst_seconds(self, config: Config, startup_seconds: float, work_seconds: float, *, assurance: float) -> float:
-        """The time that a training does not exceed with the probability `assurance`, if its own speed is at its bound.
+        """The time that a training at the bound of its speed does not exceed with the probability `assurance`."""
+        return self.worst(config, startup_seconds, work_seconds, assurance=assurance)[0]
 
-        The quantile of the number of interruptions, each at its most; more of them in a longer training.
-        """
+    def worst(
+        self, config: Config, startup_seconds: float, work_seconds: float, *, assurance: float
+    ) -> tuple[float, int]:
+        """That time, and its interruptions: the quantile of their number, each at its most."""
         interval = self.checkpoint_seconds(config)
         undisturbed = startup_seconds + work_seconds * (1 if interval is None else 1 + self.save_seconds / interval)
         loss, count = self.loss_seconds(config, startup_seconds, work_seconds), 0
         while True:
             seconds = undisturbed + count * loss
             if count > MOST_INTERRUPTIONS or seconds > 2 * MOST_SECONDS:
-                return 2 * MOST_SECONDS
+                return 2 * MOST_SECONDS, count
             more = self.quantile(config, seconds, assurance)
             if more <= count:
-                return seconds
+                return seconds, count
             count = more
 
     def chance_of_at_most(self, config: Config, seconds: float, count: int) -> float:

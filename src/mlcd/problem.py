@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mlcd.goal import Goal, Objective
 from mlcd.interruptions import Interruptions
-from mlcd.space import Config, Space
+from mlcd.space import Config, Space, Value
 from mlcd.space.placed import place_of
 from mlcd.transformer import Transformer
 from mlcd.units import HOUR, MOST_USD, ZERO, Usd
@@ -180,6 +180,22 @@ class DataMove:
 NO_MOVE = DataMove()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnedWork:
+    """The samples until the target is met with these values of the knobs that change learning.
+
+    error  standard error of the logarithm of `samples`, which are predicted; 0 where they are not
+    """
+
+    values: tuple[Value, ...]
+    samples: float
+    error: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.samples > 0 and self.error >= 0):
+            raise ValueError("a training has at least one sample, and an error is not negative")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Problem:
     """A search problem, frozen. `usd_per_hour` is the price of each whole configuration, in the space's order.
@@ -209,6 +225,8 @@ class Problem:
     samples_per_step  the global batch, where it is fixed and known
     moves         what bringing the data there takes, by place (`places`); nothing at places that are not named
     interruptions of spot nodes, where spot or on-demand is chosen (the knob `market`); None where it is not
+    learning      the knobs that change how much a sample teaches the model; the end of the training depends on them
+    learned_work  what trials say of the work with the values of those knobs; `work_samples` is for values not tried
     scales_out    serving: whether n nodes count as n times the rate of one until they are measured (trial/replicas.py)
     """
 
@@ -241,6 +259,8 @@ class Problem:
     samples_per_step: float | None = None
     moves: Mapping[str, DataMove] = field(default_factory=dict)
     interruptions: Interruptions | None = None
+    learning: tuple[str, ...] = ()
+    learned_work: tuple[LearnedWork, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_space()
@@ -308,7 +328,12 @@ class Problem:
         """The problem after `samples` of its work are saved. A little work always remains, to collect the model."""
         if samples <= 0:
             return self
-        return replace(self, work_samples=max(self.work_samples - samples, self.work_samples * LEAST_WORK_SHARE))
+        rest = max(self.work_samples - samples, self.work_samples * LEAST_WORK_SHARE)
+        learned = tuple(
+            replace(each, samples=max(each.samples - samples, each.samples * LEAST_WORK_SHARE))
+            for each in self.learned_work
+        )
+        return replace(self, work_samples=rest, learned_work=learned)
 
     def is_done_by(self, samples: float) -> bool:
         """Whether `samples` are all of its work, as far as that is known in advance."""
@@ -320,7 +345,24 @@ class Problem:
 
     def work_of(self, config: Config) -> float:
         """Samples that `config` has to process for all of the work."""
-        return self.work_samples / self.worth(config)
+        learned = self.learned_of(config)
+        return self.work_samples / self.worth(config) if learned is None else learned.samples
+
+    def work_error_of(self, config: Config) -> float:
+        """The standard error of log `work_of`, where that is an estimate."""
+        learned = self.learned_of(config)
+        return self.work_error if learned is None else learned.error
+
+    def learning_values(self, config: Config) -> tuple[Value, ...]:
+        """The values of the knobs that change learning."""
+        return tuple(config[name] for name in self.learning)
+
+    def learned_of(self, config: Config) -> LearnedWork | None:
+        """What trials say of the work with this configuration's learning; None if nothing yet."""
+        if not self.learned_work:
+            return None
+        values = self.learning_values(config)
+        return next((each for each in self.learned_work if each.values == values), None)
 
     def flops_share(self, config: Config, samples_per_second: float) -> float | None:
         """Model FLOPs utilisation: the FLOPs that the described model needs over the machines' peak, at this speed.
@@ -370,7 +412,7 @@ class Problem:
     @cached_property
     def works(self) -> Floats:
         """(N,) `work_of` each configuration."""
-        if self.batching is None:
+        if self.batching is None and not self.learned_work:
             return np.full(len(self.space), self.work_samples)
         return np.array([self.work_of(config) for config in self.space])
 

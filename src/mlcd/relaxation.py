@@ -38,13 +38,19 @@ def relaxations(ledger: Ledger) -> tuple[Relaxation, ...]:
     return tuple(answers)
 
 
+def _rounded_up(seconds: float, *, least: int) -> float:
+    """The seconds as they are printed, rounded up: minutes from an hour on, hours from two days on."""
+    unit = max(least, 3600 if seconds > 47 * 3600 else 60 if seconds > 59 * 60 else 1)
+    return float(-(-seconds // unit) * unit)
+
+
 def _needed_seconds(ledger: Ledger, plan: Plan) -> float:
     return ledger.elapsed_seconds + plan.worst_seconds
 
 
 def _relaxation(plan: Plan, *, budget: Usd | None = None, seconds: float | None = None) -> Relaxation:
     budget = None if budget is None else Usd(-(-budget.micros // 10_000) * 10_000)  # up to the cent
-    seconds = None if seconds is None else -(-seconds // 60) * 60  # up to the minute
+    seconds = None if seconds is None else _rounded_up(seconds, least=60)
     needs = [f"a budget of {budget}"] if budget is not None else []
     needs += [f"a deadline of {format_seconds(seconds)}"] if seconds is not None else []
     return Relaxation(
@@ -69,7 +75,7 @@ def _for_a_first_trial(ledger: Ledger) -> tuple[Relaxation, ...]:
     if not (short_of_money or short_of_time):
         return ()
     step = 10_000 if usd.micros >= 1_000_000 else 100
-    usd, seconds = Usd(-(-usd.micros // step) * step), float(-(-seconds // 1))  # so that what is printed suffices
+    usd, seconds = Usd(-(-usd.micros // step) * step), _rounded_up(seconds, least=1)  # what is printed suffices
     words = " and ".join(
         [*([str(usd)] if short_of_money else []), *([format_seconds(seconds)] if short_of_time else [])]
     )

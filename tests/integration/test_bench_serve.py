@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from click.testing import CliRunner
+from tests.llm_tables import write_tables
 from tests.serving_world import world
 
 from mlcd.bench.serve import beds as bed_room
@@ -107,6 +108,21 @@ def test_strategies_that_need_operators_are_skipped_on_tables_without_them(monke
     assert done.exit_code == 0
     assert "falcon is excluded: it needs operators, and these tables have none" in done.stderr
     assert {row["strategy"] for row in json.loads(done.stdout)["rows"]} == {"random"}
+
+
+def test_tables_of_language_models_have_their_own_rivals(tmp_path: Path) -> None:
+    folder = str(write_tables(tmp_path / "t"))
+    words = ["bench", "serve", "--tables", folder, "--jobs", "1", "--seeds", "1", "--slo", "800", "--trials", "1,3"]
+    done = CliRunner().invoke(cli, [*words, "--targets", "llama-7b", "-o", "json"])
+    rows = json.loads(done.stdout)["rows"]
+    assert [row["strategy"] for row in rows] == ["auto", "falcon-transfer", "roofline", "source-mean", "random"]
+    assert all(set(row["accuracy"]) == {"1", "3"} for row in rows)
+
+
+def test_where_no_strategy_applies_the_strategies_are_blamed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bed_room, "beds", lambda **_: (made_up(operators=False),))
+    done = CliRunner().invoke(cli, ["bench", "serve", "--jobs", "1", "--seeds", "1", "--strategies", "falcon"])
+    assert "--strategies: none of these applies to the tables" in str(done.exception)
 
 
 def test_a_target_is_not_among_its_sources() -> None:

@@ -144,7 +144,7 @@ def test_an_own_script_is_found_shown_and_edited(mlcd: Mlcd, folder: Path) -> No
 def test_an_edit_alone_leaves_the_job_file_and_says_so(mlcd: Mlcd, folder: Path) -> None:
     (folder / "train.py").write_text(PLAIN)
     mlcd("init", "-t", "pytorch")
-    assert "job.yaml stays as it is" in mlcd("init", "-t", "pytorch", "--edit")
+    assert "job.yaml is left as it is" in mlcd("init", "-t", "pytorch", "--edit")
     mlcd("init", "-t", "pytorch", code=2)
 
 

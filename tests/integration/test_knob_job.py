@@ -85,3 +85,52 @@ def test_knobs_are_chosen_run_stored_and_reported(strategy: str, tmp_path: Path)
     assert f"precision=bf16, micro_batch={chosen['micro_batch']}" in shown.stdout
     page = mlcd(tmp_path, "report", "--out", "page.html")
     assert page.returncode == 0, page.stderr
+
+
+LEARNING_SCRIPT = """
+import time
+
+import mlcd
+
+learns, pace = {"small": 2e-5, "large": 2e-4}[mlcd.knob("rate", "small")], mlcd.knob("pace", 0.02)
+done = 0
+for _ in mlcd.steps(range(100_000), batch_size=100):
+    time.sleep(pace)
+    done += 100
+    mlcd.score(loss=1 / (learns * done + 1))
+open("out.txt", "w").write(f"{mlcd.knob('rate', 'small')} {done}")
+"""
+
+LEARNING_JOB = """
+name: learning
+workdir: .
+resources: {infra: local, instance_type: local.1}
+num_nodes: 1
+run: python train.py
+knobs:
+  rate: {values: [small, large], changes: learning}
+  pace: [0.02, 0.03]
+job: {samples: 1000000, batch: 100, target: {metric: loss, value: 0.2, better: lower}}
+outputs: [out.txt]
+goal: {minimize: time, budget: 1 USD}
+search: {strategy: heterbo, trial: {minutes: 0.04, extension: 10, watchdog_minutes: 0.5, precision: 0.5}}
+"""
+
+
+def test_a_knob_that_changes_learning_is_chosen_by_when_its_target_is_met(tmp_path: Path) -> None:
+    """Both rates are equally fast; with the large one the target takes a tenth of the samples."""
+    (tmp_path / "train.py").write_text(LEARNING_SCRIPT)
+    (tmp_path / "job.yaml").write_text(LEARNING_JOB)
+    done = mlcd(tmp_path, "train", "job.yaml", "-o", "json")
+    assert done.returncode == 0, done.stderr
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert report["choice"]["config"]["rate"] == "large"
+    tried = [trial["config"]["rate"] for trial in report["trials"]]
+    assert set(tried) == {"small", "large"}
+    reasons = [trial["reason"] for trial in report["trials"]]
+    assert sum("how well the model learns with rate=" in reason for reason in reasons) == 1
+    (out,) = (tmp_path / "home" / "work").glob("*/outputs/out.txt")
+    rate, samples = out.read_text().split()
+    assert rate == "large"
+    assert float(samples) == 20_000  # 1 / (2e-4 u + 1) is 0.2 there
+    assert "the script did not ask for" not in done.stderr

@@ -160,6 +160,8 @@ def reworded(text: str) -> str:
     return re.sub(r"([0-9.,]+%) slower", r"takes \1 longer", text)
 
 
+UNTRIED = ("not tried", "not tried yet")
+"""What 0.1.0 said of a type without a trial; a reason or what the model expects now follows."""
 MENDED = re.compile(r"\.why_not\[[0-9]+\]\.usd_per_million_requests")
 """A figure that was wrong in 0.1.0, which stored no findings: another configuration's price was at its measured rate,
 the choice's at its promised one."""
@@ -180,6 +182,8 @@ def differences(old: Any, new: Any, at: str = "") -> Iterator[str]:
     elif MENDED.fullmatch(at) and old is not None:
         if new is None or new < old:  # less is promised than was measured
             yield f"{at}: {old!r} became {new!r}"
+    elif old in UNTRIED and isinstance(new, str) and new.startswith((f"{old}: ", f"{old}; ")):
+        return
     elif isinstance(old, float) and isinstance(new, int | float):
         if not math.isclose(old, new, rel_tol=1e-6, abs_tol=1e-9):  # intervals are fitted: another BLAS, other digits
             yield f"{at}: {old!r} became {new!r}"

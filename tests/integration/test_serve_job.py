@@ -129,8 +129,9 @@ def test_the_server_ends_when_its_keeper_is_killed(home: Path, tmp_path: Path) -
         assert run.wait(TIMEOUT_SECONDS) == 6  # the only trial failed
 
 
+@pytest.mark.parametrize(("of_one_run", "ends_before"), [(False, False), (True, True)])
 def test_nothing_is_left_when_mlcd_and_keeper_are_killed_at_once(
-    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    home: Path, tmp_path: Path, of_one_run: bool, ends_before: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     command = [*MLCD, "serve", job(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
@@ -138,7 +139,11 @@ def test_nothing_is_left_when_mlcd_and_keeper_are_killed_at_once(
         ((lease,), _) = LeaseRecords(home).all()
         for pid in (lease.agents[0].pid, run.pid):
             os.kill(pid, signal.SIGKILL)
-    assert mlcd(["down", "--on", "local", "-y", "-o", "json"]) == 0
+    if ends_before:  # the kernel ends the server with its keeper: nothing runs, and the lease is still on record
+        _wait(lambda: not left_running(home))
+    (run_folder,) = home.glob("work/*")
+    named = [run_folder.name] if of_one_run else []
+    assert mlcd(["down", *named, "--on", "local", "-y", "-o", "json"]) == 0
     assert json.loads(capsys.readouterr().out)["unproved"] == []
     assert left_running(home) == []
     assert LeaseRecords(home).all() == ([], {})
@@ -195,7 +200,7 @@ def _truncated(path: Path) -> Path:
         (_truncated, [], "model: the file is cut off"),
         (write_odd, [], "Frobnicate"),
         (write_open, [], "axis 1 (length) has no size; give one, as sizes in the job file or e.g. --size length=128"),
-        (write_mlp, ["--on", "aws"], "--on: mlcd serves no models there in this version"),
+        (write_mlp, ["--on", "sim/aws"], "--on: mlcd serves no models there in this version"),
         (write_mlp, ["--strategy", "falcn"], "--strategy: unknown strategy 'falcn'"),
         (write_mlp, ["--slo", "50ms"], "--slo: is not a latency limit"),
         (write_mlp, ["--size", "length"], "--size: must have the form AXIS=N"),

@@ -29,7 +29,7 @@ JOB = f"""\
 name: digits-on-slurm
 workdir: {ROOT / "examples" / "digits-cnn"}
 resources: {{infra: local, prices: {{small: 0.50 USD, large: 1.20 USD}}}}
-num_nodes: {{default: 1..2, large: 2}}
+num_nodes: {{default: 1, large: 2}}
 run: python train.py --epochs 60
 envs: {{OMP_NUM_THREADS: 1}}
 platform: {{name: pytorch, topology: ring}}
@@ -38,7 +38,7 @@ progress: {{steps: mlcd.steps}}
 checkpoints: true
 outputs: [model.pt, metrics.json]
 goal: {{minimize: time, budget: 2 USD}}
-search: {{work: kept, strategy: heterbo, trial: {{minutes: 0.15, extension: 5, precision: 0.3}}}}
+search: {{work: thrown, strategy: heterbo, trial: {{minutes: 0.15, extension: 5, precision: 0.3}}}}
 """
 
 SLOW_SCRIPT = """\

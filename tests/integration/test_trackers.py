@@ -130,7 +130,7 @@ def test_a_server_that_never_answers_costs_a_warning(tmp_path: Path) -> None:
         variables = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "1", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0"}
         done = mlcd(tmp_path, "mlflow", MLFLOW_TRACKING_URI=address, **variables)
     assert done.returncode == 0
-    assert done.stderr.count("is not tracked further") == 1
+    assert done.stderr.count("is no longer tracked") == 1
     assert json.loads(done.stdout)["status"] == "done"
 
 

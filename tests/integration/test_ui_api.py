@@ -17,7 +17,7 @@ from tests.ui_page import JOB, PageServer, page_server, slow_run
 
 import mlcd
 
-EXAMPLES = 12
+EXAMPLES = [12, pytest.param(400, marks=pytest.mark.extra)]
 """Requests that are made up for each operation."""
 
 
@@ -65,23 +65,24 @@ def test_document_is_valid_and_names_every_answer(server: PageServer) -> None:
     assert {"/api/runs", "/api/runs/{run_id}", "/api/runs/{run_id}/what-if", "/api/check"} <= set(document["paths"])
 
 
-def test_made_up_requests_never_break_the_server(server: PageServer, result: mlcd.Result) -> None:
+@pytest.mark.parametrize("examples", EXAMPLES)
+def test_made_up_requests_never_break_the_server(server: PageServer, result: mlcd.Result, examples: int) -> None:
     """schemathesis makes requests up from the document: every answer is as it says, and none is an error of ours."""
     schema = schemathesis.openapi.from_dict(server.get("/api/openapi.json"))
     statuses = set[int]()
     for found in schema.get_all_operations():
         operation: Any = found.ok()  # type: ignore[union-attr]
         if not operation.path.endswith("/events"):  # which never ends
-            statuses |= statuses_of(operation, server, result.run_id)
+            statuses |= statuses_of(operation, server, result.run_id, examples)
     assert {200, 400, 404} <= statuses
 
 
-def statuses_of(operation: Any, server: PageServer, run_id: str) -> set[int]:
+def statuses_of(operation: Any, server: PageServer, run_id: str, examples: int) -> set[int]:
     """The statuses of requests that are made up for one operation; every second one is about a run that there is."""
     seen: list[int] = []
 
     @settings(
-        max_examples=EXAMPLES,
+        max_examples=examples,
         deadline=None,
         phases=(Phase.generate,),
         suppress_health_check=list(HealthCheck),

@@ -4,23 +4,35 @@ import json
 import re
 import signal
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.ui_page import AXE, JOB, PageServer, browser, page_server, slow_run
+from tests.hostile_runs import put, recorded
+from tests.report_kind_samples import language_model_run
+from tests.ui_page import (
+    JOB,
+    PATIENCE_MS,
+    PageServer,
+    amount,
+    browser,
+    check_access,
+    first_run,
+    page_server,
+    slow_run,
+    window,
+)
 
 import mlcd
+from mlcd.loadgen.chat import ChatLimit, ChatMetric
 from mlcd.report.result_types import result_json
+from mlcd.spec.template import template
+from mlcd.store.store import Store
 from mlcd.web.what_if import as_json
 
 SHOTS = Path(__file__).parents[2] / "build" / "ui"
 """Where the screenshots of the main pages go; git ignores it."""
-SERIOUS = ("serious", "critical")
-PATIENCE_MS = 120_000
-"""How long something may take on a machine that has much else to do."""
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +53,18 @@ def results(home: Path) -> tuple[mlcd.Result, mlcd.Result]:
 
 
 @pytest.fixture(scope="module")
+def other_kinds(home: Path) -> dict[str, str]:
+    """A server of a language model, and a training on functions."""
+    limit = ChatLimit(metric=ChatMetric.TTFT, percentile=99, seconds=1.0)
+    with Store(home) as store:
+        put(store, recorded(language_model_run(limit)))
+    return {
+        "serving": language_model_run(limit).run_id,
+        "serverless": mlcd.serverless(template(kind="serverless"), home=home).run_id,
+    }
+
+
+@pytest.fixture(scope="module")
 def server(home: Path) -> Iterator[PageServer]:
     with page_server(home) as found:
         yield found
@@ -53,59 +77,11 @@ def page(chromium: Any, server: PageServer) -> Iterator[Any]:
         yield found
 
 
-class window:  # noqa: N801 - used as a context manager
-    """A window of the browser, with options of Playwright's contexts."""
-
-    def __init__(self, chromium: Any, server: PageServer, **options: Any) -> None:
-        self._context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
-        self._page = self._context.new_page()
-        self._page.set_default_timeout(PATIENCE_MS)
-        self._server, self._problems = server, list[str]()
-
-    def __enter__(self) -> Any:
-        self._page.on("pageerror", lambda error: self._problems.append(str(error)))
-        self._page.on("console", lambda line: self._problems.append(line.text) if line.type == "error" else None)
-        self._page.goto(f"{self._server.address}/?token={self._server.token}")
-        return self._page
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._context.close()
-        problems = [each for each in self._problems if "ERR_" not in each and "status of" not in each]
-        assert kind is not None or problems == []
-
-
 def shot(page: Any, name: str) -> None:
     SHOTS.mkdir(parents=True, exist_ok=True)
     if page.locator("#run").count():
         page.wait_for_selector("#run[data-drawn]")
     page.screenshot(path=str(SHOTS / f"{name}.png"), full_page=True)
-
-
-def amount(page: Any, name: str) -> float:
-    return float(page.locator(f'[data-live="{name}"]').first.get_attribute("data-usd"))
-
-
-def check_access(page: Any) -> None:
-    """axe-core finds no serious fault."""
-    if not AXE:
-        pytest.skip("axe-playwright-python is not installed: scripts/setup-venv test")
-    page.evaluate(AXE)
-    found = page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")["violations"]
-    told = [
-        f"{each['id']}: {each['help']}: {[node['html'][:120] for node in each['nodes'][:3]]}"
-        for each in found
-        if each["impact"] in SERIOUS
-    ]
-    assert told == []
-
-
-def first_run(server: PageServer, process: Any) -> str:
-    while True:
-        found = [run for run in server.get("/api/runs")["runs"] if run["state"] == "running"]
-        if found:
-            return str(found[0]["run_id"])
-        assert process.poll() is None
-        time.sleep(0.1)
 
 
 def test_live_run_is_watched_from_its_first_trial_to_the_verdict(
@@ -157,6 +133,82 @@ def test_page_reconnects_when_its_server_was_killed(chromium: Any, tmp_path: Pat
                 assert process.wait(PATIENCE_MS / 1000) == 0, "the run did not notice"
                 page.wait_for_selector(".head .state.done", timeout=PATIENCE_MS)
                 assert amount(page, "spent_usd") == again.get(f"/api/runs/{run_id}/now")["spent_usd"]
+
+
+def test_list_of_runs_follows_what_goes_on(page: Any, server: PageServer, home: Path, tmp_path: Path) -> None:
+    """A run that begins appears by itself, and its end is shown; what is selected stays selected."""
+    mlcd.train({**JOB, "name": "earlier", "search": {"strategy": "heterbo", "max_trials": 1}}, home=home)
+    page.goto(f"{server.address}/")
+    chosen = page.locator("input[name=run]").first
+    chosen.check()
+    name = chosen.get_attribute("value")
+    page.locator("h1").click()  # a list that has the focus is left as it is
+    page.evaluate("() => { window.sameDocument = true; document.activeElement.blur() }")
+    gate = tmp_path / "go-on"
+    process = slow_run(home, 0.0, gate)
+    run_id = first_run(server, process)
+    row = page.locator("tr", has=page.get_by_role("link", name=run_id))
+    row.locator(".state.running").wait_for(timeout=PATIENCE_MS)
+    gate.touch()
+    row.locator(".state.done").wait_for(timeout=PATIENCE_MS)
+    assert process.wait(PATIENCE_MS / 1000) == 0
+    assert page.evaluate("() => window.sameDocument"), "without a reload"
+    assert page.get_by_label(f"Compare {name}").is_checked()
+
+
+def test_run_says_why_it_was_chosen_what_it_cost_and_why_not_another(
+    page: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]
+) -> None:
+    """The four questions of a new user, on the first screen of a run."""
+    run = results[0]
+    assert run.best is not None
+    page.goto(f"{server.address}/runs/{run.run_id}")
+    page.wait_for_selector("#run[data-drawn]")
+    screen = page.locator("#run").inner_text()
+    found = run.record.train_findings
+    measured = [each for each in found.rejected if each.plan is not None]
+    assert str(run.best.config) in screen
+    assert f"{measured[0].subject} {measured[0].text}" in screen, "why"
+    assert str(found.receipt.total_usd) in screen, "what it cost"
+    assert "What would more budget bring?" in screen
+    instances = {config.instance for config in run.record.problem.space}
+    other = next(name for name in sorted(instances) if name != run.best.config.instance)
+    page.get_by_label("Why not").select_option(other)
+    page.wait_for_selector("#why-not-answers li")
+    told = page.locator("#why-not-answers").inner_text()
+    assert other in told
+    about = [
+        each for each in found.rejected if (each.config and each.config.instance == other) or other in each.instances
+    ]
+    assert about[0].text in told
+    for each in (".tiles", "#why-not", "[data-gauge]"):
+        box = page.locator(each).first.bounding_box()
+        assert box is not None
+        assert box["y"] + box["height"] < 900, f"{each} is on the first screen"
+    check_access(page)
+    page.get_by_role("link", name="Decisions").click()
+    assert page.url.endswith("#decisions")
+
+
+def test_log_is_followed(page: Any, server: PageServer, home: Path) -> None:
+    """Lines that a node writes appear, in the log that was chosen."""
+    run_id = mlcd.train({**JOB, "name": "logged", "search": {"strategy": "heterbo", "max_trials": 1}}, home=home).run_id
+    files = []
+    for node in (0, 1):
+        folder = home / "work" / run_id / "leases" / "lease-1" / f"node-{node}"
+        folder.mkdir(parents=True)
+        files.append(folder / "log.txt")
+        files[-1].write_text(f"node {node} has begun\n")
+    (home / "work" / run_id / "leases" / "lease-1" / "job.json").write_text('{"instance": "x"}')
+    page.goto(f"{server.address}/runs/{run_id}")
+    wanted = "text => document.querySelector('#log-text').textContent.includes(text)"
+    page.wait_for_function(wanted, arg="node 1 has begun")
+    with files[1].open("a") as log:
+        log.write("loss 0.25\n")
+    page.wait_for_function(wanted, arg="loss 0.25")
+    page.get_by_label("Log", exact=True).select_option(index=0)
+    page.wait_for_function(wanted, arg="node 0 has begun")
+    assert "loss 0.25" not in page.locator("#log-text").inner_text()
 
 
 def test_runs_are_listed_found_and_compared(
@@ -254,8 +306,53 @@ def test_report_is_shown(page: Any, server: PageServer, results: tuple[mlcd.Resu
     assert colour != "rgba(0, 0, 0, 0)", "its style is applied"
 
 
+def test_report_is_one_file_for_screen_readers_dark_mode_phone_and_paper(
+    chromium: Any, results: tuple[mlcd.Result, mlcd.Result], tmp_path: Path
+) -> None:
+    file = tmp_path / "report.html"
+    results[0].report(file)
+    asked: list[str] = []
+    for options in ({}, {"viewport": {"width": 400, "height": 800}, "color_scheme": "dark"}):
+        context = chromium.new_context(**options)
+        page = context.new_page()
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(file.as_uri())
+        assert page.evaluate("() => document.documentElement.scrollWidth <= innerWidth")
+        check_access(page)
+        shot(page, f"report{'-dark-phone' if options else ''}")
+        context.close()
+    assert set(asked) == {file.as_uri()}, "it loads nothing"
+    page = chromium.new_page(color_scheme="dark")
+    page.goto(file.as_uri())
+    page.emulate_media(media="print")
+    assert (
+        page.evaluate("() => getComputedStyle(document.querySelector('.mlcd')).backgroundColor") == "rgb(255, 255, 255)"
+    )
+    page.close()
+
+
+def test_servers_and_functions_have_their_own_pictures(
+    page: Any, server: PageServer, home: Path, other_kinds: dict[str, str]
+) -> None:
+    pictures = {
+        "serving": ("latency", "tokens", "rates", "operators", "map", "money", "timeline"),
+        "serverless": ("epochs", "map", "money", "timeline"),
+    }
+    for kind, run_id in other_kinds.items():
+        page.goto(f"{server.address}/runs/{run_id}")
+        page.wait_for_selector("#run[data-drawn]")
+        for name in pictures[kind]:
+            assert page.locator(f"#picture-{name} svg").count() == 1, name
+            assert page.locator(f"#picture-{name} details").count() == 1, f"{name} has its table"
+        shot(page, kind)
+        check_access(page)
+    text = page.locator(".tiles").inner_text()
+    result = mlcd.load(run_id, home=home)
+    assert str(result.record.spent) in text
+
+
 def test_every_page_by_keyboard_dark_and_on_a_phone(
-    chromium: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]
+    chromium: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result], other_kinds: dict[str, str]
 ) -> None:
     run_id = results[0].run_id
     places = {
@@ -266,12 +363,13 @@ def test_every_page_by_keyboard_dark_and_on_a_phone(
         "bench": "/bench",
         "catalog": "/catalog",
         "compare": f"/compare?run={run_id}&run={results[1].run_id}",
+        **{kind: f"/runs/{other}" for kind, other in other_kinds.items()},
     }
     with window(chromium, server, viewport={"width": 400, "height": 800}, color_scheme="dark") as page:
         for name, place in places.items():
             page.goto(f"{server.address}{place}")
             page.wait_for_timeout(300)
-            if name == "run":
+            if name == "run" or name in other_kinds:
                 page.wait_for_selector("#run[data-drawn]")
             wide = page.evaluate("() => document.documentElement.scrollWidth")
             assert wide <= 400, f"{name} is {wide} pixels wide"

@@ -73,7 +73,7 @@ class Experiment:
             ),
             search=SearchSettings(max_trials=self.max_trials),
         )
-        return simulated(spec, "aws", load_catalog(), seed)
+        return simulated(spec, ["aws"], load_catalog(), seed)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

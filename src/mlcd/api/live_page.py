@@ -4,6 +4,7 @@ import atexit
 import html
 import json
 import os
+import secrets
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -20,6 +21,13 @@ _servers: dict[Path, tuple["subprocess.Popen[str]", str]] = {}
 """The page's server of each home, which ends with this process, and its address with the token."""
 
 
+_SAME_SITE = """(() => {
+  const frame = document.getElementById("%s");
+  if (frame && location.hostname === "127.0.0.1") frame.src = frame.src.replace("//localhost:", "//127.0.0.1:");
+})()"""
+"""A frame gets the cookie only where its host is the notebook's: localhost by default, 127.0.0.1 in some addresses."""
+
+
 @dataclass(frozen=True, slots=True)
 class LivePage:
     """The page in a frame; notebooks display it. `address` opens it in a browser on this machine."""
@@ -29,9 +37,11 @@ class LivePage:
 
     def _repr_html_(self) -> str:
         address = html.escape(self.address, quote=True)
+        name = f"mlcd-{secrets.token_hex(4)}"
         return (
-            f'<iframe src="{address}" width="100%" height="{self.height}" style="border:0" title="mlcd"></iframe>'
-            f'<p><a href="{address}" target="_blank" rel="noreferrer">Open the page</a></p>'
+            f'<iframe id="{name}" src="{address}" width="100%" height="{self.height}" style="border:0" title="mlcd">'
+            f'</iframe><p><a href="{address}" target="_blank" rel="noreferrer">Open the page</a></p>'
+            f"<script>{_SAME_SITE % name}</script>"
         )
 
 
@@ -81,5 +91,5 @@ def _started(folder: Path) -> tuple["subprocess.Popen[str]", str]:
             said = process.stderr.read() if process.stderr is not None else ""
             raise MlcdError(said.strip().removeprefix("mlcd: ") or "mlcd ui ended before it was ready")
         text += line
-    # Under this name a notebook on localhost counts as the same site, so that its frame gets the cookie.
+    # Under this name a notebook on localhost is the same site, so that its frame gets the cookie; see _SAME_SITE.
     return process, str(json.loads(text)["address"]).replace("//127.0.0.1:", "//localhost:", 1)

@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from mlcd.bench.serve.score import ServeSummary
 
 
+_USUAL = "falcon,falcon-transfer,random"
+_FOR_LANGUAGE_MODELS = "auto,falcon-transfer,roofline,source-mean,random"
+
+
 @click.command(epilog=examples("mlcd bench serve --seeds 3"))
 @click.option("--tables", type=FilePath(), metavar="DIR", help="Folder of latency tables, one CSV per model.")
 @click.option("--sim", is_flag=True, help="Use the simulated space of Falcon's paper: 1,440 configurations.")
@@ -23,9 +27,9 @@ if TYPE_CHECKING:
 )
 @click.option(
     "--strategies",
-    default="falcon,falcon-transfer,random",
     metavar="A,B",
-    help="Strategies; use `;` between ones with options.",
+    help=f"Strategies; use `;` between ones with options.  [default: {_USUAL}; with tables of language models"
+    f" {_FOR_LANGUAGE_MODELS}]",
 )
 @click.option(
     "--trials", default="1,3,6,15,30", metavar="N,N", help="Evaluate the choice after these numbers of trials."
@@ -61,7 +65,7 @@ def serve(  # noqa: PLR0917 - click passes options by name
     sim: bool,
     cpu: bool,
     load_tests: bool,
-    strategies: str,
+    strategies: str | None,
     trials: str,
     slo: str | None,
     seeds: int,
@@ -83,8 +87,10 @@ def serve(  # noqa: PLR0917 - click passes options by name
 
     if sim + cpu + (tables is not None) > 1:
         raise BadInput("give only one of --tables DIR, --sim and --cpu")
+    found = beds(sim=sim, cpu=cpu, tables=tables, load_tests=load_tests)
+    usual = _FOR_LANGUAGE_MODELS if all(bed.has_sizes for bed in found) else _USUAL
     comparison = ServeComparison(
-        strategies=_texts(strategies),
+        strategies=_texts(usual if strategies is None else strategies),
         trials=tuple(sorted({int(count) for count in _numbers("--trials", trials, whole=True)})),
         slo_ms=None if slo is None else _latencies_ms(slo),
         seeds=seeds,
@@ -94,7 +100,6 @@ def serve(  # noqa: PLR0917 - click passes options by name
         targets=targets,
         jobs=jobs,
     )
-    found = beds(sim=sim, cpu=cpu, tables=tables, load_tests=load_tests)
     for text in dict.fromkeys(text for bed in found for text in applicable(comparison, bed)[1]):
         click.echo(f"{text} is excluded: it needs operators, and these tables have none", err=True)
     rows = compare(comparison, found)

@@ -33,9 +33,9 @@ def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, 
 
     Searches every cloud that this machine can reach for anything with mlcd's name, however its run ended, lists it and
     asks before it ends it. With RUN, only what belongs to that run is ended, and mlcd asks only if the run is active.
-    What may belong to a run and cannot be proved to is listed and left alone; the exit code is 1 then.
+    Anything that may or may not belong to a run is listed and left alone, with exit code 1.
     """
-    from mlcd.jobs.down import end_all, leftovers, run_named, sweep, unproved, was_used
+    from mlcd.jobs.down import end_abandoned, end_all, leftovers, run_named, sweep, unproved, was_used
     from mlcd.store.store import home
 
     folder = Path(home())
@@ -46,6 +46,8 @@ def down(ctx: click.Context, *, run: str | None, dry_run: bool, on: str | None, 
     failed = () if dry_run else end_all(folder, found)
     if not dry_run and run_id is None:
         sweep(folder, on=on)
+    elif not dry_run and run_id is not None and on in (None, "local"):
+        end_abandoned(folder, run_id)
     listed = unproved(folder, on=on, run_id=run_id)
     if output == "json":
         print_json(
@@ -78,8 +80,8 @@ def _ask(found: "Sequence[Leftover]", run_id: str | None) -> None:
     if run_id is not None and not owned:
         return
     click.echo(_table(found, "found"), err=True)
-    this = "this" if len(found) == 1 else f"these {len(found)}"
-    used = f", {owned} of which an active run uses" if owned else ""
+    this = "this lease" if len(found) == 1 else f"these {len(found)} leases"
+    used = (", which is in use" if len(found) == 1 else f", {owned} of them in use") if owned else ""
     if not sys.stdin.isatty():
         raise BadInput(f"this would end {this}{used}, and there is no terminal to ask on: give -y, RUN or --dry-run")
     if not click.confirm(f"End {this}{used}?", err=True):

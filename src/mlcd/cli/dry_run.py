@@ -139,7 +139,7 @@ def _items(prepared: Prepared[Problem], look: FirstLook) -> list[Item]:
 
 _WORKS = {
     "thrown": "is thrown away: the training follows the search, from its beginning",
-    "kept": "is kept: each trial goes on with the training where the last one stopped",
+    "kept": "is kept: each trial continues the training where the last one stopped",
     "beside": "is kept until the training runs; it starts on the first deployment that fits, and trials run beside it",
 }
 

@@ -248,7 +248,7 @@ def _print(
             lines.append("For your own script: mlcd init --list")
         print_text(*lines)
         return
-    lines.append(f"{file} stays as it is (--force writes it anew)." if kept else f"Wrote {file}.")
+    lines.append(f"{file} is left as it is (--force overwrites it)." if kept else f"Wrote {file}.")
     if kind in OF_SCRIPTS and script is None:
         lines.append(_no_script(kind, others))
     if script is not None:

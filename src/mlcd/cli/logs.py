@@ -25,7 +25,7 @@ LINE_CHARACTERS = 20_000
 @run_argument
 @click.option("--trial", metavar="N", type=click.IntRange(1), help="The N-th trial; by default the newest step.")
 @click.option("--node", metavar="N", type=click.IntRange(0), help="Only this node; the first is 0.")
-@click.option("-f", "--follow", is_flag=True, help="Go on printing what is written, until the run ends or Ctrl-C.")
+@click.option("-f", "--follow", is_flag=True, help="Keep printing new lines until the run ends or Ctrl-C.")
 @click.option("--paths", is_flag=True, help="Print the files' paths instead of what is in them, for all steps.")
 @output_option
 def logs(*, run: str | None, trial: int | None, node: int | None, follow: bool, paths: bool, output: str) -> None:

@@ -3,6 +3,7 @@
 import errno
 import io
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -39,6 +40,7 @@ COMMANDS = (
 )
 """In the order in which a new user needs them. The command NAME is the attribute NAME of mlcd.cli.NAME."""
 
+_PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
@@ -111,7 +113,7 @@ def run(args: Sequence[str] | None = None) -> int:
     except MlcdError as error:
         return _refuse(str(error), error.exit_code)
     except click.UsageError as error:
-        return _refuse(_usage(error), EXIT_USAGE)
+        return _refuse(_usage(error, sys.argv[1:] if args is None else args), EXIT_USAGE)
     except click.ClickException as error:
         return _refuse(_sentence(error.format_message()), EXIT_USAGE)
     except (click.Abort, KeyboardInterrupt):
@@ -171,10 +173,12 @@ def _sentence(text: str) -> str:
     return (text[:1].lower() + text[1:]).rstrip(".")
 
 
-def _usage(error: click.UsageError) -> str:
-    """The error with the nearest valid name, or where to find help."""
+def _usage(error: click.UsageError, args: Sequence[str]) -> str:
+    """The error with the nearest valid name, or where to find help. Click's parser does not say whose option it is."""
     text = _sentence(error.format_message()).replace("'. Did you mean", "'; did you mean")
-    where = error.ctx.command_path if error.ctx else "mlcd"
+    command = next((f"mlcd {word}" for word in args if word in COMMANDS), "mlcd")
+    where = error.ctx.command_path if error.ctx and error.ctx.parent else command
+    text = _PASSWORD.sub(r"\1@", text)  # an address that was given in a wrong place
     return text if text.endswith("?") else f"{text}; `{where} --help` shows the usage"
 
 

@@ -80,7 +80,7 @@ def report(
         fields = {"run_id": found.run_id, "kind": str(found.kind), "file": str(next(iter(files)))}
         print_json({**fields, "files": [str(file) for file in files]})
     else:
-        print_text("\n".join(f"Wrote {file}." for file in files))
+        print_text(*(f"Wrote {file}." for file in files))
 
 
 def _check(form: str, picture: str | None, theme: str | None, out: Path | None) -> None:

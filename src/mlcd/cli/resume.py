@@ -25,7 +25,7 @@ def resume(ctx: click.Context, run: str | None, envs: dict[str, str], track: tup
     """Continue an interrupted, killed or search-only run.
 
     Finished trials are not run or paid again; the limits count from the first start. A finished run is shown again with
-    its exit code. Values of environment variables are kept until the run has ended; --env gives them anew.
+    its exit code. Values of environment variables are kept until the run has ended; --env sets them again.
 
     RUN is a name from `mlcd runs`, a unique prefix of one, or a job's name for its newest run; by default the newest
     run that has not ended.

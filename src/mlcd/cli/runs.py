@@ -10,13 +10,14 @@ from mlcd.errors import BadInput, nearest
 from mlcd.untrusted import on_one_line
 
 if TYPE_CHECKING:
+    from mlcd.clouds.nodes import Unproved
     from mlcd.store.store import RunSummary, Store
 
 KINDS = ("train", "serve", "serverless")
 
 
 @click.group(invoke_without_command=True, epilog=examples("mlcd runs", "mlcd runs --status stopped -o json"))
-@click.option("--restore", is_flag=True, help="Put a damaged store right, from its readable runs and the backup.")
+@click.option("--restore", is_flag=True, help="Repair a damaged store from its readable runs and the backup.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only runs of this kind.")
 @click.option("--status", metavar="NAME", help="Only runs in this state, such as done, stopped or damaged.")
 @click.option("--on", metavar="INFRA", help="Only runs on this cloud, or a glob such as 'sim/*'.")
@@ -133,15 +134,17 @@ def _report_damage(found: "tuple[RunSummary, ...]") -> None:
 def rm(names: tuple[str, ...], force: bool, yes: bool, output: str) -> None:
     """Delete runs: their record, logs and outputs.
 
-    RUN is a name from `mlcd runs`, or a unique prefix of one. Nothing is deleted unless all can be. What a killed mlcd
-    left of them on this machine is ended; what runs on rented machines is not: `mlcd down` does that.
+    RUN is a name from `mlcd runs`, or a unique prefix of one. Either all are deleted or none. Processes that a
+    killed mlcd left on this machine are ended, and those that may be theirs are listed; rented machines are not ended:
+    use `mlcd down`.
     """
     import sys
 
-    from mlcd.jobs.down import end_abandoned
+    from mlcd.jobs.down import end_abandoned, forget_leases
     from mlcd.store.store import Store, home
 
     folder = home()
+    left: list[Unproved] = []
     with Store(folder) as store:
         found = list(dict.fromkeys(store.load(name).run_id for name in names))
         for run_id in found:
@@ -157,12 +160,15 @@ def rm(names: tuple[str, ...], force: bool, yes: bool, output: str) -> None:
             if not click.confirm(f"Delete {', '.join(found)}, with logs and outputs?", err=True):
                 raise BadInput("nothing was deleted")
         for run_id in found:
-            end_abandoned(folder, run_id)
+            left += end_abandoned(folder, run_id)
             store.remove(run_id)
+            forget_leases(folder, run_id)
     if output == "json":
         print_json({"removed": found})
     else:
         print_text(f"Deleted {', '.join(found)}.")
+    for one in left:
+        print_text(f"May belong to {one.run_id}, and was not ended: {one.what}: it {one.reason}", err=True)
 
 
 def _restore(output: str) -> None:

@@ -41,7 +41,7 @@ _KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
 )
 @click.argument("model", metavar="MODEL.onnx|JOB.yaml", shell_complete=complete_jobs)
 @click.option("--slo", metavar="p99=TIME", help="Latency limit of requests, such as p99=50ms.")
-@click.option("--rate", metavar="N/s", help="Requests per second to sustain; more counts for nothing.")
+@click.option("--rate", metavar="N/s", help="Requests per second to sustain; a higher rate is no better.")
 @click.option("--maximize", metavar="WHAT", help="What to maximize: 'requests per dollar' (the default) or rate.")
 @click.option("--trials", metavar="N", help="Maximum number of load tests.  [default: 6]")
 @click.option("--budget", metavar="MONEY", help="Cap on load tests and verification, such as '1 USD'.")
@@ -62,7 +62,11 @@ _KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
 @click.option("--deploy", is_flag=True, help="Leave the recommended server running on this machine.")
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address of the deployed server.")
 @click.option(
-    "--port", type=click.IntRange(0, 65535), default=8000, show_default=True, help="Its port; 0: any free port."
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="Port of the deployed server; 0: any free port.",
 )
 @click.option(
     "--write",

@@ -1,3 +1,4 @@
+import re
 from pathlib import Path
 
 import click
@@ -5,15 +6,18 @@ import click
 from mlcd.cli.complete import complete_runs
 from mlcd.cli.examples import examples
 from mlcd.cli.output import FilePath, RunName, output_option, print_json, print_text
+from mlcd.errors import BadInput
+
+_HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]{0,251}[A-Za-z0-9])?|\[?[0-9A-Fa-f:]+\]?")
 
 
 @click.command(epilog=examples("mlcd ui", "mlcd ui RUN", "mlcd ui --port 8080 --no-open"))
 @click.argument("run", type=RunName(), required=False, shell_complete=complete_runs)
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Its port; by default any free port.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Its address; others reach only this machine's.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; by default any free port.")
 @click.option(
-    "--allow-host", "names", multiple=True, metavar="NAME", help="A further name of this machine in addresses."
+    "--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0: also from other machines."
 )
+@click.option("--allow-host", "names", multiple=True, metavar="NAME", help="Another host name that requests may use.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.option("--allow-spend", is_flag=True, help="Let the page start runs on clouds that charge.")
 @click.option(
@@ -40,9 +44,12 @@ def ui(
 ) -> None:
     """Watch runs, compare them and start new ones in the browser.
 
-    Serves a page on this machine until Ctrl-C. Runs go on without it. The address that is printed holds a token:
-    whoever has it may start jobs in your name. RUN is the run to show first; by default the list of all runs.
+    Serves a page on this machine until Ctrl-C. Runs continue without it. The address that is printed holds a token:
+    anyone who has it may start jobs in your name. RUN is the run to show first; by default the list of all runs.
     """
+    for name in names:
+        if not _HOST_NAME.fullmatch(name):
+            raise BadInput(f"--allow-host: is not a host name (got {name!r}); allowed: a name such as gpu1.example.org")
     from mlcd.extras import require
 
     require("ui", "mlcd ui")
@@ -52,7 +59,7 @@ def ui(
         if output == "json":
             print_json({"address": address})
         else:
-            print_text(f"mlcd ui: {address}", "Press Ctrl-C to end the page; runs go on.")
+            print_text(f"mlcd ui: {address}", "Press Ctrl-C to stop the page; runs continue.")
         if not no_open:
             import webbrowser
 

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
@@ -20,6 +20,8 @@ END_SECONDS = 20.0
 """How long ending the processes of a group may take."""
 TRACKING_CONTROLLERS = ("freezer", "cpuacct")
 """Controllers of version 1 that keep track of processes and of their CPU time, and limit nothing."""
+_HELD_AT_ONCE = 100
+"""Processes that are held by descriptors while they are killed."""
 _GONE = (errno.ENOENT, errno.ENODEV)
 """Errors of files of a group that is removed while it is used: before and after the file was opened."""
 _MOUNTS = Path("/proc/mounts")
@@ -121,7 +123,7 @@ class TrackingGroup:
         if os.getpid() not in pids and len(self.folders) == 1 and (self.folders[0] / "cgroup.kill").exists():
             write_if_exists(self.folders[0] / "cgroup.kill", "1")
         else:
-            kill_all(pids)
+            kill_members(pids, self.pids)
 
 
 def pids_in(folder: Path) -> set[int]:
@@ -132,6 +134,34 @@ def pids_in(folder: Path) -> set[int]:
         if error.errno in (*_GONE, errno.EOPNOTSUPP):  # or a threaded group, whose processes its parent lists
             return set()
         raise
+
+
+def kill_members(pids: Iterable[int], members: Callable[[], set[int]]) -> None:
+    """Send SIGKILL to those of `pids` that are still in a group whose processes `members` reads; not to this one.
+
+    A process that ended meanwhile may have left its pid to a stranger. So each is held by a descriptor before the group
+    is read again: what is in it then is the process that is held, or that one has ended and is sent nothing.
+    """
+    if not hasattr(os, "pidfd_open"):  # not Linux, where there are no groups either
+        kill_all(set(pids) & members())
+        return
+    waiting = sorted(set(pids) - {os.getpid()})
+    for at in range(0, len(waiting), _HELD_AT_ONCE):
+        held: dict[int, int] = {}
+        try:
+            for pid in waiting[at : at + _HELD_AT_ONCE]:
+                try:
+                    held[pid] = os.pidfd_open(pid)
+                except ProcessLookupError:
+                    continue
+                except OSError:  # a kernel without it, or no descriptor is left
+                    kill_all({pid} & members())
+            for pid in held.keys() & members():
+                with suppress(ProcessLookupError, PermissionError):
+                    signal.pidfd_send_signal(held[pid], signal.SIGKILL)
+        finally:
+            for descriptor in held.values():
+                os.close(descriptor)
 
 
 def kill_all(pids: Iterable[int]) -> None:

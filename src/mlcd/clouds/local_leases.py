@@ -83,6 +83,12 @@ class LocalLeases:
                     end_processes(record)
                     self._forget(record)
 
+    def forget_run(self, run_id: str) -> None:
+        """Forget the ended leases of a run whose folders are deleted; a record stays while something may be its own."""
+        for record in self._own_records():
+            if record.run_id == run_id and record.is_here and not record.is_owned and not proved(record, ()):
+                self._forget(record)
+
     def unproved(self) -> tuple[Unproved, ...]:
         """What may belong to leases of this home and is not proved to; nothing of it was or will be ended."""
         records, bad = self.records.all()

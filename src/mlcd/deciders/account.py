@@ -51,6 +51,8 @@ class Account:
         seen = {a.config.machine: a.samples_per_second for a in earlier if a.samples_per_second or not a.interrupted}
         if seen:
             history = History(tuple(_as_trained(trial, seen.get(trial.config.machine)) for trial in history))
+        if self.run.problem.learning:
+            history = _with_same_learning(self.run.problem, history, earlier)
         is_restart = self.run.history.reached_samples > 0
         history = history.with_startup(self.run.problem.restart_seconds) if is_restart else history
         return available(with_markets(self.run.problem, history), earlier)
@@ -208,6 +210,15 @@ class Accounts:
         return Account(run=run, elapsed_seconds=elapsed_seconds, remaining=self._last[1], guarded=self.guarded)
 
 
+def _with_same_learning(problem: Problem, history: History, attempts: Sequence[Attempt]) -> History:
+    """The trials with which a training may continue: once it has saved work, those that learn as it did."""
+    saved = next((each for each in reversed(attempts) if each.reached_samples > 0), None)
+    if saved is None:
+        return history
+    values = problem.learning_values(saved.config)
+    return History(tuple(trial for trial in history if problem.learning_values(trial.config) == values))
+
+
 def available(history: History, attempts: Sequence[Attempt]) -> History:
     """The trials, with those of what the clouds no longer give as failures: a place that refused, so many of a type."""
     places = history.refused_places | {
@@ -256,7 +267,8 @@ def _work_in(problem: Problem) -> tuple[object, ...]:
     """The parts of a problem that change during a run."""
     known = problem.interruptions
     seen = None if known is None else (known.seen, known.expected)
-    return problem.work_samples, problem.work_known, problem.work_error, problem.batching, seen
+    work = problem.work_samples, problem.work_known, problem.work_error, problem.learned_work
+    return *work, problem.batching, seen
 
 
 def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:

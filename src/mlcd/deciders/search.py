@@ -23,6 +23,7 @@ from mlcd.run.money import Money
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Request, Role
 from mlcd.run.verdict import Naive, Verdict
+from mlcd.search.learning import learning_first
 from mlcd.search.markets import per_market
 from mlcd.search.strategy import Strategy
 from mlcd.space import Config
@@ -172,7 +173,7 @@ class SearchDecider:
     def _wanted(self, ledger: Ledger, room: int) -> tuple[list[Suggestion], str]:
         """Trials worth making, retries first; or none, and why."""
         problem, history, remaining = ledger.problem, ledger.history, ledger.remaining()
-        strategy = per_market(self.strategy, problem)
+        strategy = learning_first(per_market(self.strategy, problem), problem)
         if remaining.training is not None:  # a trial that ends after the training is no use
             in_time = problem.planned_trial_seconds < remaining.training.seconds
             remaining = replace(remaining, allowed=remaining.allowed & in_time)

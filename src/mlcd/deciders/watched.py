@@ -19,7 +19,7 @@ from mlcd.trial.watched import (
     seconds_to_use,
     watched,
 )
-from mlcd.units import Usd
+from mlcd.units import ZERO, Usd
 
 LIKELY_SHARE = 0.4
 """The share of the upper bound's margin at which a deployment is expected to be worth watching once that fits. At the
@@ -118,7 +118,7 @@ def first_spot_watch(account: Account, config: Config) -> Watch | None:
     seconds, fallback = seconds_on_spot(problem, config, plans(problem, account.restarting), remaining)
     if fallback is None:
         return None
-    usd = problem.price(config).for_seconds(seconds)
+    usd = problem.price(config).for_seconds(seconds) + problem.move_to(config).usd
     return Watch(seconds=seconds, usd=usd, chance=1.0, fallback=fallback, renews=True)
 
 
@@ -134,11 +134,12 @@ def spot_watch(account: Account, passed_seconds: float, unsaved_samples: float) 
     lost = unsaved_samples * account.remaining.worth(stay.config)
     problem = replace(account.remaining, work_samples=account.remaining.work_samples + lost)
     remaining = ledger.remaining()
-    seconds, fallback = seconds_on_spot(problem, stay.config, plans(problem, account.restarting), remaining)
+    known = plans(problem, account.restarting)
+    seconds, fallback = seconds_on_spot(problem, stay.config, known, remaining, has_data=stay.moved_usd == ZERO)
     if fallback is None or seconds < problem.stop_seconds + (problem.checkpoint_seconds(stay.config) or 0.0):
         return None
     until = passed_seconds + seconds
-    usd = problem.price(stay.config).for_seconds(until)
+    usd = problem.price(stay.config).for_seconds(until) + problem.move_to(stay.config).usd
     return Watch(seconds=until, usd=usd, chance=1.0, fallback=fallback, renews=True)
 
 

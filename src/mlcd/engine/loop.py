@@ -21,6 +21,7 @@ from mlcd.errors import Interrupted
 from mlcd.events import Event, Observer, SearchEnded, StepEnded, StepStarted, Warned, ignore
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Findings
+from mlcd.run.kind import Kind
 from mlcd.run.run import Run
 from mlcd.run.step import Outcome, Request, Role, Step
 from mlcd.trial.outcome import Status
@@ -93,6 +94,8 @@ class Engine(Generic[P]):
         """What is kept of a run that was interrupted, and what has to be done again."""
         last = self.run.attempts[-1] if self.run.attempts else None
         if last is not None and last.ending is Ending.INTERRUPTED:
+            if self.run.kind is Kind.SERVE:
+                return "every load test that has ended is kept, and the verification is repeated"
             if last.reached_samples <= 0:
                 return "what the trials measured is kept, but the training saved no checkpoint and starts again"
             return "what the trials measured is kept, and the training continues from its checkpoint"

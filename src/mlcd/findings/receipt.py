@@ -110,7 +110,7 @@ def intervals(run: SearchRun, remaining: Problem, plan: Plan) -> Intervals | Non
 def _relative_error(run: SearchRun, remaining: Problem, plan: Plan) -> float | None:
     for trial in reversed(run.history.measured):
         if trial.config.machine == plan.config.machine and not plan.config.is_spot:
-            return math.hypot(trial.relative_error, remaining.work_error)
+            return math.hypot(trial.relative_error, remaining.work_error_of(plan.config))
     if margin_sigmas(run.problem.assurance) <= 0 or plan.worst_seconds <= plan.seconds:
         return None
     return error_within(run.problem, math.log(plan.worst_seconds / plan.seconds))

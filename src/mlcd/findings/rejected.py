@@ -87,6 +87,8 @@ def _lost(run: SearchRun, plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[
         return kinds[run.problem.goal.minimize], f"{compared}, and {worse_elsewhere}" if worse_elsewhere else compared
     if ratio == 1:
         return RejectionReason.TIED, f"{compared}, and {worse_elsewhere or 'no better otherwise'}"
+    if run.finished_trial is not None:
+        return RejectionReason.PASSED_OVER, f"{compared}, but the last trial had done the rest of the work elsewhere"
     return RejectionReason.PASSED_OVER, f"{compared}, but not what {run.strategy} chose"
 
 

@@ -145,6 +145,20 @@ def what_if(
     )
 
 
+def more_budget(found: WhatIf) -> str:
+    """What the next larger budget would choose, in a sentence; "" without a budget or a choice."""
+    budget, choice = found.goal.budget, found.choice
+    if budget is None or choice is None:
+        return ""
+    step = next((each for each in found.steps if each.budget > budget), None)
+    if step is None:
+        return "Nothing: nothing better was measured."
+    seconds, usd = step.plan.seconds - choice.seconds, step.plan.usd - choice.usd
+    time = f"{format_seconds(abs(seconds))} {'slower' if seconds > 0 else 'faster'}"
+    money = f"{abs(usd)} {'more' if usd.micros > 0 else 'less'}"
+    return f"From {step.budget - budget} more on, {step.plan.config} instead: {time}, for {money}."
+
+
 def _goal(goal: Goal, budget: Usd | None, deadline_seconds: float | None, time_weight: float | None) -> Goal:
     if time_weight is not None and not 0 <= time_weight <= 1:
         raise BadInput(f"weight: must be between 0 (only money counts) and 1 (only time) (got {time_weight:g})")
@@ -234,7 +248,7 @@ def _text(run: SearchRun, choice: Plan | None, ways_out: tuple[str, ...]) -> str
         return f"{choice.config}: {same}, {takes}"
     seconds, usd = choice.seconds - before.seconds, choice.usd - before.usd
     time = f"{format_seconds(abs(seconds))} {'slower' if seconds > 0 else 'faster'}"
-    money = f"{abs(usd)} {'dearer' if usd.micros > 0 else 'cheaper'}"
+    money = f"{abs(usd)} {'more expensive' if usd.micros > 0 else 'cheaper'}"
     return f"{choice.config} instead of {before.config}: {takes}, {time} and {money}"
 
 

@@ -112,12 +112,22 @@ def sweep(home: Path, *, on: str | None = None) -> None:
             _close(engine)
 
 
-def end_abandoned(home: Path, run_id: str) -> None:
-    """End what a killed mlcd left of a run on this machine, and forget its leases. Never raises for what it cannot end.
+def end_abandoned(home: Path, run_id: str) -> tuple[Unproved, ...]:
+    """End what a killed mlcd left of a run on this machine. Never raises for what it cannot end.
 
-    Before the run's folders are deleted: they show what may belong to a lease.
+    Returns what may be the run's and was not ended. Before the run's folders are deleted: they show what that is.
     """
-    Local(home).leases.end_abandoned(run_id)
+    leases = Local(home).leases
+    leases.end_abandoned(run_id)
+    return tuple(one for one in leases.unproved() if one.run_id == run_id)
+
+
+def forget_leases(home: Path, run_id: str) -> None:
+    """Forget the ended leases of a run whose folders are deleted, on every cloud. Those with processes are kept."""
+    from mlcd.clouds.slurm.engine import forget_owners  # noqa: PLC0415 - loaded for those who use it
+
+    Local(home).leases.forget_run(run_id)
+    forget_owners(home, run_id)
 
 
 def _explained(what: str, error: MlcdError | OSError) -> MlcdError:

@@ -40,8 +40,15 @@ def with_gpus(
     if not found:
         allowed = f"{', '.join(f'{each:g}' for each in there)} on {cloud}"
         if any(0 < each < 1 for each in wanted) and not any(0 < each < 1 for each in there):
-            allowed += "; shares of a GPU need nvidia-cuda-mps-control"
-        raise spec.error("resources.gpus", "no type has so many", value=list(wanted), allowed=allowed)
+            mps = "nvidia-cuda-mps-control" if cloud == LOCAL else "this machine: infra: local"
+            allowed += f"; shares of a GPU need {mps}"
+        asked = [int(each) if each == int(each) else each for each in wanted]
+        raise spec.error(
+            "resources.gpus",
+            "no type has this number of GPUs",
+            value=asked[0] if len(asked) == 1 else asked,
+            allowed=allowed,
+        )
     if missing := [each for each in wanted if each not in there]:
-        notes.append(f"excluded, no type has so many GPUs: {', '.join(f'{each:g}' for each in missing)}")
+        notes.append(f"excluded, no type has this number of GPUs: {', '.join(f'{each:g}' for each in missing)}")
     return found

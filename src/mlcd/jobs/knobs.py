@@ -41,6 +41,8 @@ _LIBRARY_PREFIXES = (
 )
 """Variables that libraries read: no script names them."""
 MOST_SCRIPT_BYTES = 1_000_000
+MOST_LEARNING = 16
+"""Combinations of knobs that change learning: each needs a trial of its own."""
 _MOST_PRODUCT = 200_000
 """Combinations of a single deployment that are enumerated before conditions."""
 
@@ -67,7 +69,12 @@ def with_knobs(spec: TrainSpec, problem: Problem) -> tuple[Problem, tuple[str, .
     configs = tuple(Config((*deployments[at].values, *zip(names, row, strict=True))) for at, row in rows)
     space = Space((*problem.space.knobs, *knobs.space_knobs([row for _, row in rows])), configs)
     prices = tuple(problem.usd_per_hour[at] for at, _ in rows)
-    return replace(problem, space=space, usd_per_hour=prices), notes
+    problem = replace(problem, space=space, usd_per_hour=prices, learning=knobs.learning)
+    combinations = len({problem.learning_values(config) for config in problem.space})
+    if problem.learning and combinations > MOST_LEARNING:
+        said = f"the knobs that change learning ({', '.join(problem.learning)}) have {combinations:,} combinations"
+        raise spec.error("knobs", said, allowed=f"at most {MOST_LEARNING}: each is tried once")
+    return problem, notes
 
 
 def _check(spec: TrainSpec) -> None:
@@ -82,8 +89,6 @@ def _check(spec: TrainSpec) -> None:
             problem = "changes learning, so the same samples give another model: the job needs a target"
             allowed = "job.target such as {metric: accuracy, value: 0.97}, or changes: speed"
             raise spec.error(f"knobs.{knob.name}", problem, allowed=allowed)
-        if knob.changes_learning:
-            raise spec.error(f"knobs.{knob.name}", "changes: learning is not supported yet", allowed="changes: speed")
         if knob.name in spec.envs or knob.name.upper() in spec.envs:
             raise spec.error(f"knobs.{knob.name}", "is also a variable of envs", allowed="one of the two")
 

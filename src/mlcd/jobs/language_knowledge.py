@@ -25,7 +25,7 @@ from mlcd.store.store import Store, has_store
 from mlcd.trial.trial import TokenLoad
 from mlcd.untrusted import Malformed
 
-STRATEGIES = ("auto", "roofline")
+STRATEGIES = ("auto", "falcon-transfer", "roofline")
 """Those that use it."""
 MOST_RUNS = 20
 """Most runs to look at, the newest first."""

@@ -8,6 +8,7 @@ from mlcd.interruptions import DEFAULT_PER_NODE_HOUR, DEFAULT_SAVE_SECONDS, Inte
 from mlcd.jobs.choice import check_size, listed
 from mlcd.problem import Problem
 from mlcd.space import MARKET, ON_DEMAND, SPOT, Config, Knob, Space
+from mlcd.space.placed import matches
 from mlcd.spec import TrainSpec
 from mlcd.spec.spot import ANY
 from mlcd.units import Usd
@@ -29,10 +30,11 @@ def with_market(
         _check_unused(spec)
         return problem, ()
     if not spot:
-        words = f"{spec.resources.infra} has no spot market"
+        words, instead = f"{spec.resources.infra} has no spot market", "false"
         if any(i.cloud for i in instances) and spec.resources.infra.startswith(("sim/", "aws", "gcp", "azure")):
             words = f"no type has a spot market among {listed(i.name for i in instances)}"
-        raise spec.error(FIELD, words, value=ANY, allowed="false, or types that `mlcd catalog --spot` lists")
+            instead = "false, or types that `mlcd catalog --spot` lists"
+        raise spec.error(FIELD, words, value=ANY, allowed=instead)
     for field, value in (("batch", spec.batch), ("job.target", spec.job.target)):
         if value is not None:
             said = f"spot or on-demand cannot be chosen together with {field} yet"
@@ -49,6 +51,10 @@ def with_market(
     values = (ON_DEMAND, SPOT)
     knob = Knob(name=MARKET, values=values, features=dict.fromkeys(values, ()), same_speed=True)
     known = spec.search.spot
+    for glob, _ in known.interruptions_per_hour:
+        if glob != "*" and not any(matches(i.name, glob) for i in instances) and "on" not in dict(spec.overrides):
+            field = f"search.spot.interruptions_per_hour.{glob}"
+            raise spec.error(field, "matches no instance type of the job", allowed=listed(i.name for i in instances))
     given = {name: known.per_hour(name) for name in spot}
     rates = {name: DEFAULT_PER_NODE_HOUR if rate is None else rate for name, rate in given.items()}
     notes = []

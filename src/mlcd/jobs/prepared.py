@@ -108,6 +108,7 @@ def continue_run(
     Raises as `begin` does, and RunBusy where another process works on it.
     """
     check_here(run, store)
+    check_place(run, prepared)
     with store.lock(run.run_id), ExitStack() as leaving:
         now = cast(Run[P], store.load(run.run_id))  # another process may have continued it meanwhile
         if now.status.is_final:
@@ -125,6 +126,18 @@ def check_here(run: Run[Any], store: Store) -> None:
         raise BadInput(
             f"run {run.run_id} was started by {place}, and its checkpoint and nodes' files are there: resume it there,"
             f" with the same MLCD_HOME; `mlcd show {run.run_id}` works here"
+        )
+
+
+def check_place(run: Run[Any], prepared: Prepared[Any]) -> None:
+    """Raises BadInput where a run that is recorded as simulated would run something: mlcd wrote no such record.
+
+    A colleague can add one to a team's store. Simulated runs are continued by anybody, real ones only where they began.
+    """
+    if run.header.simulated and not prepared.simulated:
+        raise BadInput(
+            f"run {run.run_id} is recorded as simulated on {run.cloud}, but its job would run on {prepared.cloud}: mlcd"
+            " does not continue it; ask whoever added it to the store"
         )
 
 

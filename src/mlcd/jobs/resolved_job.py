@@ -11,7 +11,8 @@ from mlcd.clouds.provider import Cloud
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload, load_workloads
 from mlcd.clouds.sim import ALIASES, MODELS, REHEARSALS, SimCloud, SimJob, nearest_model
 from mlcd.errors import nearest
-from mlcd.jobs.choice import TypeOffer, listed, measured, offer
+from mlcd.jobs.choice import TypeOffer, check_prices, listed, measured, offer
+from mlcd.jobs.gpus_of_node import with_gpus
 from mlcd.jobs.markets import with_market
 from mlcd.jobs.moves import ignored_note, with_moves
 from mlcd.jobs.work import RESTART_SECONDS, with_work
@@ -53,7 +54,7 @@ class ResolvedJob:
 
 def offered(spec: TrainSpec, clouds: Sequence[str], catalog: Catalog) -> Problem:
     """The types of clouds in the catalog with their prices; any caller may run the trials."""
-    chosen = offer(spec, clouds, catalog)
+    chosen = _as_asked(spec, clouds, catalog)
     problem = with_market(spec, _problem_of(spec, chosen), chosen.instances, _prices(spec, chosen))[0]
     return with_moves(spec, problem)[0]
 
@@ -65,7 +66,7 @@ def simulated(spec: TrainSpec, names: Sequence[str], catalog: Catalog, seed: int
     clouds = [cloud for cloud, _, _ in parts]
     refusing = {cloud: REHEARSALS[how] for cloud, _, how in parts if how}
     model = _known_model(spec)
-    chosen = offer(spec, clouds, catalog)
+    chosen = _as_asked(spec, clouds, catalog)
     problem, remarks = with_market(spec, _problem_of(spec, chosen), chosen.instances, _prices(spec, chosen))
     _check_batch(spec, problem)
     problem, moved = with_moves(spec, problem)
@@ -91,6 +92,30 @@ def simulated(spec: TrainSpec, names: Sequence[str], catalog: Catalog, seed: int
         naive=naive_choices(problem.space, _prices(spec, chosen), _popular(catalog, clouds)),
         notes=(*chosen.notes, *remarks, *moved),
     )
+
+
+def _as_asked(spec: TrainSpec, clouds: Sequence[str], catalog: Catalog) -> TypeOffer:
+    """The types that the job may use, with its numbers of GPUs and at its own prices. Raises SpecError."""
+    infra, wanted = spec.resources.infra, spec.resources
+    known = ((each.name, cloud) for cloud in clouds for each in catalog.select(("*",), cloud=cloud))
+    check_prices(spec, [placed_name(name, cloud) if len(clouds) > 1 else name for name, cloud in known])
+    chosen = offer(spec, clouds, catalog)
+    notes = list(chosen.notes)
+    kept = with_gpus(spec, chosen.instances, infra, notes)
+    given = (("region", wanted.region), ("zone", wanted.zone), ("image_id", wanted.image_id))
+    if ignored := [f"resources.{name}" for name, value in given if value]:
+        are = "is" if len(ignored) == 1 else "are"
+        notes.append(f"{infra} has one region and no images: {' and '.join(ignored)} {are} ignored")
+    return replace(chosen, instances=tuple(_at_own_price(spec, each) for each in kept), notes=tuple(notes))
+
+
+def _at_own_price(spec: TrainSpec, instance: Instance) -> Instance:
+    """The type at the price that the job gives, if it gives one."""
+    prices = spec.resources.prices
+    own = prices.get(instance.name) or prices.get(plain_name(instance.name))
+    if own is None:
+        return instance
+    return replace(instance, spot_usd_per_hour=own) if spec.resources.only_spot else replace(instance, usd_per_hour=own)
 
 
 def _popular(catalog: Catalog, clouds: Sequence[str]) -> tuple[str, ...]:
@@ -199,11 +224,15 @@ def _problem_of(spec: TrainSpec, chosen: TypeOffer) -> Problem:
 
 def refuse_batches(spec: TrainSpec) -> None:
     """Raises SpecError if the job leaves its batch or knobs open: choosing them needs a real job."""
-    for field, value in (("batch", spec.batch), ("job.target", spec.job.target), ("knobs", spec.knobs or None)):
+    real = "resources.infra: local, minicloud, slurm or a cloud"
+    for field, value, lacks, instead in (
+        ("batch", spec.batch, "job that could learn", f"job.batch, or {real}"),
+        ("job.target", spec.job.target, "job that could learn", f"job.epochs, or {real}"),
+        ("knobs", spec.knobs or None, "script that could use them", real),
+    ):
         if value is not None:
-            problem = f"only works on real nodes: {spec.resources.infra} runs no job that could learn"
             raise spec.error(
-                field, problem, allowed="job.batch, or resources.infra: local, minicloud, slurm or a cloud"
+                field, f"only works on real nodes: {spec.resources.infra} runs no {lacks}", allowed=instead
             )
 
 

@@ -44,7 +44,7 @@ from mlcd.search.registry import strategy as strategy_by_name
 from mlcd.search.serving.per_replica import PerReplica
 from mlcd.search.strategy import Strategy
 from mlcd.server.options import Engine, engine_of
-from mlcd.spec.serve import ServerCommand, ServeSpec
+from mlcd.spec.serve import Api, ServerCommand, ServeSpec
 from mlcd.spec.serving import parse_serve, with_flags
 from mlcd.spec.serving_checks import GPU_SHARE
 from mlcd.store.store import home
@@ -247,7 +247,8 @@ def _prepare_command(
     language, notes = model_sizes(job.cloud.model)
     known, target = None, None
     learnt_from: tuple[str, ...] = ()
-    if strategy is None and spec.search.strategy.partition(":")[0] in LANGUAGE_STRATEGIES:
+    is_chat = command.api is Api.OPENAI
+    if is_chat and strategy is None and spec.search.strategy.partition(":")[0] in LANGUAGE_STRATEGIES:
         knowledge = language_knowledge(
             problem,
             model=spec.model or command.served_name,
@@ -262,13 +263,14 @@ def _prepare_command(
         known, target, notes = knowledge.known, knowledge.target, (*notes, *knowledge.notes)
         learnt_from = knowledge.earlier
     facts = ServingFacts(
-        model=spec.model or command.served_name,
-        scenario=CHAT,
+        model=spec.model or command.served_name or spec.name,
+        scenario=CHAT if is_chat else str(spec.scenario),
         headroom=spec.load.headroom,
         verify_seconds=spec.load.verify_seconds,
         profile=day_rates(spec),
         language=language,
         earlier=learnt_from,
+        machines=_machines(spec, nodes) if is_chat else {},
         notes=notes if nodes is None else (*nodes.notes, *notes),
     )
     return _prepared(

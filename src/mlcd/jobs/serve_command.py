@@ -1,5 +1,6 @@
 """A server that is a command: its space, its prices, and how it is loaded."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +15,13 @@ from mlcd.jobs.gpu_space import gpu_share_price, gpu_usd_per_hour
 from mlcd.jobs.load_files import requests_of, with_requests
 from mlcd.jobs.real import workdir
 from mlcd.jobs.serve_nodes import Leasable, node_space
+from mlcd.loadgen import LoadInput
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.chat import ChatTest
+from mlcd.profiler.load import LoadTest, ServerTest
 from mlcd.space import Space
 from mlcd.space.declared import space_of
-from mlcd.spec.serve import ServerCommand, ServeSpec
+from mlcd.spec.serve import Api, ServerCommand, ServeSpec
 from mlcd.units import Usd
 
 COMMAND_TRIAL = TrialPolicy(
@@ -41,7 +44,7 @@ class CommandJob:
     space: Space
     prices: tuple[Usd, ...]
     cloud: CommandServing
-    test: ChatTest
+    test: ServerTest
     noise: float
 
 
@@ -74,10 +77,13 @@ def command_job(
         setup=spec.setup,
         workdir=workdir(spec),
     )
+    if server.api is not Api.OPENAI:
+        test = _plain_test(spec, server, seed)
+        return CommandJob(spec=spec, space=space, prices=prices, cloud=cloud, test=test, noise=noise)
     requests = requests_of(spec, seed=seed)
     spec = with_requests(spec, requests)
     load = spec.load
-    test = ChatTest(
+    chat = ChatTest(
         exchanges=requests.exchanges,
         trace=requests.trace,
         is_open=load.is_open,
@@ -91,7 +97,27 @@ def command_job(
         verify_seconds=load.verify_seconds,
         seed=seed,
     )
-    return CommandJob(spec=spec, space=space, prices=prices, cloud=cloud, test=test, noise=noise)
+    return CommandJob(spec=spec, space=space, prices=prices, cloud=cloud, test=chat, noise=noise)
+
+
+def _plain_test(spec: ServeSpec, server: ServerCommand, seed: int) -> LoadTest:
+    """How a server is loaded that does not stream tokens."""
+    load = spec.load
+    return LoadTest(
+        inputs=tuple(
+            LoadInput(name=each.name, datatype=each.datatype, shape=(1, *each.shape[1:])) for each in spec.inputs
+        ),
+        scenario=spec.scenario,
+        slo=spec.goal.slo,
+        rate=spec.goal.rate,
+        headroom=load.headroom,
+        verify_seconds=load.verify_seconds,
+        seed=seed,
+        in_flight=load.concurrency,
+        path=server.path if server.api is Api.HTTP else "",
+        body=json.dumps(server.body) if server.api is Api.HTTP else "",
+        is_foreign=True,
+    )
 
 
 def _model(spec: ServeSpec, here: Path) -> str:

@@ -71,7 +71,8 @@ def _where(spec: TrainSpec, infra: str, position: int, catalog: Catalog) -> tupl
     cloud, slash, how = rest.partition("/")
     if kind == "sim" and cloud in catalog.clouds and slash and how not in REHEARSALS:
         problem = f"sim/{cloud} has one region; it may only refuse, as sim/{cloud}/{' or '.join(REHEARSALS)}"
-        raise _error(spec, catalog, position, problem, near=f"sim/{cloud}")
+        meant = nearest(how, tuple(REHEARSALS))
+        raise _error(spec, catalog, position, problem, near=f"sim/{cloud}/{meant}" if meant else f"sim/{cloud}")
     if kind not in ("sim", "replay") or (kind == "sim" and cloud not in catalog.clouds):
         raise _error(spec, catalog, position, "there is no such cloud", near=_nearest(infra, catalog))
     return kind, rest

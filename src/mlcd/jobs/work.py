@@ -22,9 +22,9 @@ def with_work(
 ) -> Problem:
     """The problem with the job's `search.work`; `restart_seconds` is the default there, where something is restarted.
 
-    By default the best that the job allows: `thrown` without checkpoints; with them `beside`, and `kept` where the
-    training's end depends on the trials, there is no room for both, spot is a choice, or money
-    is limited and nodes outlive mlcd: the training's could then run on with money that was authorised for trials.
+    By default the best that the job allows: `thrown` without checkpoints, and where knobs change learning; with them
+    `beside`, and `kept` where the training's end depends on the trials, there is no room for both, spot is a choice, or
+    money is limited and nodes outlive mlcd: the training's could then run on with money that was authorised for trials.
 
     has_room  whether nodes for a trial and for the training can be had at the same time
     outlives  whether nodes run on when mlcd dies
@@ -35,7 +35,10 @@ def with_work(
     fixed = problem.batching is None and problem.target is None
     on_one_market = problem.interruptions is None
     allowed = "beside" if fixed and has_room and not unsafe and on_one_market else "kept"
-    work = spec.search.work or (allowed if spec.checkpoints else "thrown")
+    work = spec.search.work or (allowed if spec.checkpoints and not problem.learning else "thrown")
+    if problem.learning and work != "thrown":
+        problem_text = f"trials with other learning ({', '.join(problem.learning)}) cannot continue one training"
+        raise spec.error("search.work", problem_text, value=work, allowed="thrown, or changes: speed")
     if work != "thrown" and not spec.checkpoints and not simulated:
         problem_text = f"{work} needs a job that saves its work and continues from it"
         raise spec.error("search.work", problem_text, value=work, allowed="thrown, or add checkpoints: true")

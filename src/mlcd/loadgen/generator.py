@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from mlcd.loadgen.phases import LoadPhase, closed_loop, multi_stream, poisson
 from mlcd.loadgen.plan import LoadPlan, Scenario
 from mlcd.loadgen.result import LoadResult, LoadStep
-from mlcd.loadgen.wire import Wire, bodies, server_place
+from mlcd.loadgen.wire import Wire, bodies, plain_request, server_place
 
 _WARM_UP_REQUESTS = 8
 _WARM_UP_SHARE = 0.1
@@ -26,7 +26,7 @@ def generate(plan: LoadPlan) -> LoadResult:
     """Run the load test in this process. Raises BadInput for a malformed address."""
     (host, port), *further = (server_place(address) for address in (plan.address, *plan.further))
     timeout_seconds = max(10.0, 20 * (plan.slo_seconds or 0))
-    requests = bodies(plan.address.partition("//")[2], plan.model, plan.inputs, seed=plan.seed)
+    requests = plan_requests(plan)
     wire = Wire(host, port, requests, timeout_seconds=timeout_seconds, further=further)
     begun = time.perf_counter()
     try:
@@ -41,6 +41,14 @@ def generate(plan: LoadPlan) -> LoadResult:
         return _result(plan, phase, begun, error=phase.spread())
     finally:
         wire.close()
+
+
+def plan_requests(plan: LoadPlan) -> list[bytes]:
+    """The requests of a load test, ready for the wire."""
+    host = plan.address.partition("//")[2]
+    if plan.path:
+        return [plain_request(host, plan.path, plan.body)]
+    return bodies(host, plan.model, plan.inputs, seed=plan.seed)
 
 
 def _one_phase(plan: LoadPlan, wire: Wire, seconds: float) -> LoadPhase:

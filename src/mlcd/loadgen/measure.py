@@ -25,6 +25,8 @@ def measure_load(
     apart: bool = False,
     seed: int = 0,
     further: tuple[str, ...] = (),
+    path: str = "",
+    body: str = "",
 ) -> LoadResult:
     """Load the server at `address` and return the result. See LoadPlan for the arguments.
 
@@ -46,6 +48,8 @@ def measure_load(
         cpus=cpus,
         seed=seed,
         further=further,
+        path=path,
+        body=body,
     )
     return replace(run_plan(plan), apart=apart)
 

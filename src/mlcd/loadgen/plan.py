@@ -51,6 +51,7 @@ class LoadPlan:
     cpus         processors the generator may use; empty: all that are available to it
     seed         of the arrivals and of the numbers sent
     further      addresses of further servers, which share the load
+    path, body   of plain HTTP: where the requests go, and the JSON text of each; "": tensors, by `model` and `inputs`
     """
 
     address: str
@@ -66,6 +67,8 @@ class LoadPlan:
     cpus: tuple[int, ...] = ()
     seed: int = 0
     further: tuple[str, ...] = ()
+    path: str = ""
+    body: str = ""
 
     def __post_init__(self) -> None:
         if not (0 < self.seconds < math.inf):

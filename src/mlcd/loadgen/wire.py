@@ -53,6 +53,15 @@ def bodies(host: str, model: str, inputs: Sequence[LoadInput], *, seed: int, cou
     return found
 
 
+def plain_request(host: str, path: str, body: str) -> bytes:
+    """A request that sends this JSON text, ready for the wire."""
+    data = body.encode()
+    head = (
+        f"POST {path} HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    )
+    return head.encode() + data
+
+
 def _numbers(rng: random.Random, tensor: LoadInput) -> bytes:
     count = 1
     for size in tensor.shape:

@@ -5,7 +5,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
@@ -42,19 +42,24 @@ def die_with_agent() -> None:
 
 def descendants() -> list[int]:
     """All descendants of this process, found through /proc; empty on systems without it."""
-    children: dict[int, list[int]] = {}
+    return list(_with_starts())
+
+
+def _with_starts() -> dict[int, str]:
+    """When each descendant of this process started, as the system writes it: a later process has another start."""
+    children: dict[int, list[tuple[int, str]]] = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
-            text = stat.read_text()
+            fields = stat.read_text().rpartition(")")[2].split()
         except OSError:  # it has just ended
             continue
-        parent = int(text.rpartition(")")[2].split()[1])
-        children.setdefault(parent, []).append(int(stat.parent.name))
-    found, todo = [], [os.getpid()]
+        children.setdefault(int(fields[1]), []).append((int(stat.parent.name), fields[19]))
+    found: dict[int, str] = {}
+    todo = [os.getpid()]
     while todo:
         below = children.get(todo.pop(), [])
-        found += below
-        todo += below
+        found |= below
+        todo += [pid for pid, _ in below]
     return found
 
 
@@ -89,29 +94,30 @@ def end_all(started: Sequence[Child]) -> None:
     sign = signal.SIGTERM
     while True:
         alive = [child for child in started if child.poll() is None]
-        below = _running(descendants())
+        below = _running(_with_starts())
         if not alive and not below:
             return
         for child in alive:
             _signal_group(child.pid, sign)
-        for pid in below:
-            _signal(pid, sign)
+        for pid, start in below.items():
+            _signal(pid, sign, start)
         if time.monotonic() >= until:
             sign = signal.SIGKILL
         time.sleep(0.02)
         _reap()
 
 
-def _running(pids: Sequence[int]) -> list[int]:
-    living = []
-    for pid in pids:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except OSError:
-            continue
-        if state != "Z":
-            living.append(pid)
-    return living
+def _running(found: Mapping[int, str]) -> dict[int, str]:
+    return {pid: start for pid, start in found.items() if _start_of(pid) == start}
+
+
+def _start_of(pid: int) -> str:
+    """When a process started; "" where it has ended."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if fields[0] == "Z" else fields[19]
 
 
 def _reap() -> None:
@@ -125,11 +131,25 @@ def _reap() -> None:
             continue
 
 
-def _signal(pid: int, sign: signal.Signals) -> None:
-    try:
-        os.kill(pid, sign)
-    except ProcessLookupError:
-        return
+def _signal(pid: int, sign: signal.Signals, start: str = "") -> None:
+    """Send a signal to the process that started at `start`, never to a later one that has its pid."""
+    with suppress(ProcessLookupError):
+        if not start or not hasattr(os, "pidfd_open"):
+            os.kill(pid, sign)
+            return
+        try:
+            descriptor = os.pidfd_open(pid)
+        except ProcessLookupError:
+            return
+        except OSError:  # a kernel without it, or no descriptor is left
+            if _start_of(pid) == start:
+                os.kill(pid, sign)
+            return
+        try:
+            if _start_of(pid) == start:  # it holds for the descriptor too: it was opened before
+                signal.pidfd_send_signal(descriptor, sign)
+        finally:
+            os.close(descriptor)
 
 
 def _signal_group(pid: int, sign: signal.Signals) -> None:

@@ -11,6 +11,7 @@ from mlcd.clouds.serving.provider import ServerLease, ServingCloud
 from mlcd.errors import Interrupted, MlcdError
 from mlcd.goal import Slo
 from mlcd.loadgen import LoadInput, LoadResult, Scenario, measure_load
+from mlcd.loadgen.first_answer import check_answer
 from mlcd.loadgen.plan import MOST_CONNECTIONS
 from mlcd.memory import ran_out_of_memory
 from mlcd.problem import TrialPolicy
@@ -92,10 +93,17 @@ class LoadTest:
     slo             the latency limit; the test finds the highest rate that keeps it
     headroom        the share of the measured rate that is kept free when the choice is verified
     verify_seconds  how long the verification takes; 0: no verification
+    in_flight       requests that fill one server; None: by its batch and replicas
+    path, body      of a server with plain HTTP: see LoadPlan
+    is_foreign      not mlcd's own server: the first answer is checked
     """
 
     inputs: tuple[LoadInput, ...]
     scenario: Scenario
+    in_flight: int | None = None
+    path: str = ""
+    body: str = ""
+    is_foreign: bool = False
     slo: Slo | None = None
     rate: float | None = None
     headroom: float = 0.3
@@ -116,9 +124,11 @@ class LoadTest:
     def run(self, lease: ServerLease, config: Config, *, seconds: float, seed: int, rate: float | None) -> LoadResult:
         """One load test of `seconds`. Raises LeaseFailed if the server died, MlcdError if there is no result."""
         place = lease.endpoint
-        wanted = _in_flight(config) * len(place.addresses)
+        wanted = (self.in_flight or _in_flight(config)) * len(place.addresses)
         in_flight = min(wanted, MOST_CONNECTIONS)
         try:
+            if self.is_foreign:
+                check_answer(place.address, place.model, self.inputs, path=self.path, body=self.body)
             result = measure_load(
                 place.address,
                 place.model,
@@ -133,6 +143,8 @@ class LoadTest:
                 apart=not place.shares_cpus,
                 seed=seed,
                 further=place.further,
+                path=self.path,
+                body=self.body,
             )
         finally:
             lease.memory_gib()

@@ -259,7 +259,8 @@ class _Watch:
         if point.seconds < self.policy.planned_seconds(self.nodes):
             return self._is_known(point)
         speed = steady_speed(self.points)
-        imprecise = speed is None or 1.96 * speed.relative_error > self.policy.precision
+        # One rate says nothing about its error, and may be that of a first step that compiles.
+        imprecise = speed is None or speed.points < 2 or 1.96 * speed.relative_error > self.policy.precision
         self.extended = self.extended or imprecise
         return not imprecise
 

@@ -17,7 +17,7 @@ from mlcd.run.findings import Untried, UntriedState
 from mlcd.run.grid import column_knob, map_configs, row_key
 from mlcd.run.kind import Kind
 from mlcd.run.run import AnyRun, EpochRun, SearchRun
-from mlcd.space import Config
+from mlcd.space import MARKET, Config
 from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.trial import Measurement
 from mlcd.units import format_seconds
@@ -183,7 +183,7 @@ def _row_name(config: Config, across: str, varied: Collection[str]) -> str:
     for name, value in row_key(config, across):
         if name not in varied:
             continue
-        if name == "instance":
+        if name in ("instance", MARKET):
             parts.append(str(value))
         elif name == "batch":
             parts.append(f"B = {value:,}" if isinstance(value, int) else f"B = {value}")
@@ -277,7 +277,7 @@ def _svg(record: AnyRun, cells: Sequence[_Cell], axis: _Axis, table: PictureTabl
     columns = thinned(values, _MOST_NARROW if is_narrow else _MOST_COLUMNS, keep=lambda value: value in kept)
     states = [state for state in _State if any(cell.state is state for cell in cells)]
     most = max(90.0, width * 0.28)
-    left = min(most, 16 + max((text_width(row, 11) for row in rows), default=20))
+    left = min(most, 16 + max(text_width(name, 11) for name in (axis.name, *rows)))
     items = [(str(state), *_LOOKS[state]) for state in states]
     top = legend_bottom(items, width) + 22
     height = top + _CELL * max(len(rows), 1) + 26

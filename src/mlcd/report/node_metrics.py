@@ -4,6 +4,7 @@ from mlcd.report.page import Cell, Column, PagePart, Table, TableRow
 from mlcd.report.text import Item, Line, Rows
 from mlcd.report.thinning import MOST_LINES, MOST_ROWS, ends, left_out_text
 from mlcd.run.run import SearchRun
+from mlcd.trial.markets import with_markets
 from mlcd.trial.node_metrics import NodeMetrics
 from mlcd.trial.trial import Measurement
 
@@ -35,7 +36,8 @@ def flops_text(record: SearchRun) -> str:
     choice = record.choice
     if choice is None or choice.config not in record.problem.space:
         return ""
-    speeds = [trial.samples_per_second for trial in record.history.measured if trial.config == choice.config]
+    known = with_markets(record.problem, record.history).measured
+    speeds = [trial.samples_per_second for trial in known if trial.config == choice.config]
     share = record.problem.flops_share(choice.config, speeds[-1]) if speeds else None
     return "" if share is None else f"Model FLOPs utilisation of the choice: {share:.1%} of the peak by data sheets"
 

@@ -11,6 +11,7 @@ from mlcd.report.money_picture import money
 from mlcd.report.operator_picture import operators
 from mlcd.report.pace_picture import rates, tokens
 from mlcd.report.picture import Maker, Picture
+from mlcd.report.roofline_picture import roofline
 from mlcd.report.serverless_picture import epochs
 from mlcd.report.serving_picture import latency
 from mlcd.report.speed_picture import speed
@@ -21,7 +22,7 @@ from mlcd.run.run import Run
 
 MAKERS: Mapping[Kind, tuple[Maker, ...]] = {
     Kind.TRAIN: (batches, repriced, speed, deployments, tradeoff, money, timeline),
-    Kind.SERVE: (latency, tokens, rates, deployments, operators, day, money, timeline),
+    Kind.SERVE: (latency, tokens, rates, roofline, deployments, operators, day, money, timeline),
     Kind.SERVERLESS: (epochs, fleets, money, timeline),
 }
 

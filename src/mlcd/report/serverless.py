@@ -143,7 +143,8 @@ def _receipt(record: EpochRun) -> list[Item]:
     prices = record.problem.prices
     paid = record.serverless_findings.receipt
     sync = record.function_facts.sync
-    tail = f"  {paid.calls:,} calls, {paid.repeated_calls:,} of them repeated; {sync}; scheduled by {record.strategy}"
+    calls = "1 call" if paid.calls == 1 else f"{paid.calls:,} calls"
+    tail = f"  {calls}, {paid.repeated_calls:,} of them repeated; {sync}; scheduled by {record.strategy}"
     date = f"  prices of {prices.name}, {prices.date.isoformat()}"
     return [receipt_rows(serverless_lines(record)), Line(tail), Line(date)]
 

@@ -16,6 +16,7 @@ from mlcd.run.findings import Receipt, RejectionReason, Saving
 from mlcd.run.header import ReusedTrial
 from mlcd.run.run import SearchRun
 from mlcd.run.verdict import Relaxation
+from mlcd.trial.markets import with_markets
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import Plan
 from mlcd.units import Usd, format_seconds
@@ -297,7 +298,8 @@ def _top(record: SearchRun) -> list[Item]:
     chosen = record.choice.config if record.choice else None
     if chosen in {plan.config for plan in plans} - {plan.config for plan in shown}:
         shown = [*shown[: TOP_PLANS - 1], *(plan for plan in plans if plan.config == chosen)]
-    speeds = {trial.config: trial.samples_per_second for trial in record.history.measured}
+    known = with_markets(record.problem, record.history).measured
+    speeds = {trial.config: trial.samples_per_second for trial in known}
     with_speed = not is_replayed(record)
     fate = {
         Status.RUN_FAILED: "; its training failed",
@@ -335,7 +337,7 @@ def _others(record: SearchRun) -> list[Item]:
 def _more(record: SearchRun) -> list[Item]:
     items: list[Item] = []
     if record.stopped:
-        items.append(Line(f"The search ended: {record.stopped}."))
+        items.append(Line(f"The search ended: {record.stopped}.", hang=2, is_wrapped=True))
     items += [Line(note, hang=2, is_wrapped=True) for note in batch_notes(record)]
     done = record.train_findings.done_share
     if done > 0 and record.finished_trial is None:

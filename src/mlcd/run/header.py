@@ -1,8 +1,10 @@
 """The name of a run and how it was made: enough to repeat it."""
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
+from mlcd.known.gpus import Machine
 from mlcd.known.language_models import LanguageModel
 from mlcd.known.resemblance import Resemblance
 from mlcd.run.kind import Kind
@@ -25,6 +27,7 @@ class ServingFacts:
     profile         requests a second of every hour; empty: the traffic does not change
     language        a language model's sizes, for later runs of other models; None if they are not known
     earlier         the runs of other models that the strategy knew when this one began
+    machines        the GPUs of a language model's nodes by instance type, "" for this machine; the known ones only
     """
 
     model: str
@@ -36,6 +39,7 @@ class ServingFacts:
     profile: tuple[float, ...] = ()
     language: LanguageModel | None = None
     earlier: tuple[str, ...] = ()
+    machines: Mapping[str, Machine] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +99,14 @@ class Header:
     functions: FunctionFacts | None = None
     reused: tuple[ReusedTrial, ...] = ()
     made_by: str = ""
+
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+def is_run_name(name: str) -> bool:
+    """Whether a run may have this name. It becomes part of paths, and a colleague may have written it."""
+    return _NAME.fullmatch(name) is not None
 
 
 def is_run_of(run_id: str, job: str) -> bool:

@@ -1,6 +1,7 @@
 """Runs an application behind the limits of front.py: on a bound socket, until SIGTERM or Ctrl-C."""
 
 import asyncio
+import errno
 import logging
 import math
 import os
@@ -29,6 +30,10 @@ def listen(host: str, port: int) -> socket.socket:
         listener.bind((host, port))
     except OSError as error:
         listener.close()
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
+            raise BadInput(
+                f"--host: {host} is not an address of this machine; allowed: 127.0.0.1, or 0.0.0.0 for all addresses"
+            ) from error
         problem = os.strerror(error.errno or 0) if isinstance(error.errno, int) and error.errno > 0 else str(error)
         raise BadInput(
             f"--port: {port} on {host} cannot be used: {problem}; choose another, or 0 for a free one"

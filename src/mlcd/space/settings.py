@@ -76,6 +76,11 @@ class Settings:
         return tuple(knob.name for knob in self.knobs)
 
     @property
+    def learning(self) -> tuple[str, ...]:
+        """The names of those that change learning."""
+        return tuple(knob.name for knob in self.knobs if knob.changes_learning)
+
+    @property
     def combinations(self) -> int:
         """The number of combinations before conditions."""
         size = 1

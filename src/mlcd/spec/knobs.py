@@ -1,5 +1,6 @@
 """Knobs that a job file declares: their values, when each applies, what each changes. Of trainings and of servers."""
 
+import math
 import re
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -28,6 +29,7 @@ EXCLUDE, PRESET = "exclude", "preset"
 CHANGES = ("speed", "learning")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _RANGE = re.compile(r"(-?[0-9]{1,9})\s*\.\.\s*(-?[0-9]{1,9})")
+_LIKE_A_RANGE = re.compile(r"[-+0-9.eE]+\s*\.\.+\s*[-+0-9.eE]*|[0-9]+\s*\.\.\s*[0-9]+.*")
 _VALUES_FORM = "a list such as [1, 2, 4], a range such as 0..8, or {values: [...], when: {...}}"
 _WHEN_FORM = "{NAME: VALUE, NAME: [VALUE, ...]} of other knobs, instance_type or num_nodes"
 _TAKEN = frozenset(
@@ -58,13 +60,20 @@ def knob_values(node: YamlNode) -> tuple[Value, ...]:
         values += _range(item) or (_value(item),)
     if not values:
         raise node.error("must not be empty", allowed="a list such as [16, 64]")
-    if len(set(map(str, values))) < len(values) or len(values) > MOST_VALUES:
-        raise node.error("repeats a value, or has too many", allowed=f"at most {MOST_VALUES:,} different values")
+    if len(values) > MOST_VALUES:
+        raise node.error("has too many values", allowed=f"at most {MOST_VALUES:,}")
+    found: set[str] = set()
+    for value in map(str, values):
+        if value in found:
+            raise node.error(f"has the value {value} twice", allowed="each value once")
+        found.add(value)
     return tuple(values)
 
 
 def _range(node: YamlNode) -> tuple[int, ...]:
     span = _RANGE.fullmatch(node.value.strip()) if isinstance(node.value, str) else None
+    if span is None and isinstance(node.value, str) and _LIKE_A_RANGE.fullmatch(node.value.strip()):
+        raise node.error("is not a range of whole numbers", allowed="a range such as 0..8, or a list: [0.1, 0.5]")
     if span is None:
         return ()
     first, last = int(span[1]), int(span[2])
@@ -79,6 +88,8 @@ def _value(node: YamlNode) -> Value:
     value = node.filled().value
     if not isinstance(value, bool | int | float | str):
         raise node.error("must be a number, text, true or false", allowed=_VALUES_FORM)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise node.error("must be a finite number, text, true or false", allowed=_VALUES_FORM)
     if isinstance(value, str) and (not value.strip() or any(letter < " " for letter in value) or value == UNSET):
         raise node.error(f"must be a line of text that is neither blank nor {UNSET!r}")
     return value
@@ -86,7 +97,7 @@ def _value(node: YamlNode) -> Value:
 
 def settings(node: YamlNode) -> Settings:
     """`knobs` of a training: `{precision: [fp32, bf16], workers: {values: 0..8, when: {...}}, exclude: [...]}`."""
-    given = dict(node.mapping())
+    given = dict(node.mapping(allowed="{NAME: [VALUE, ...]} such as {precision: [fp32, bf16]}"))
     excluded = given.pop(EXCLUDE, None)
     preset = given.pop(PRESET, None)
     nodes = {**_preset(preset), **given} if preset is not None else given

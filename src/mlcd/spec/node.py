@@ -9,7 +9,7 @@ from mlcd.errors import SpecError, nearest
 
 _SHOWN_CHARACTERS = 80
 _PLAIN_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_MEANT_FLAG = {"yes": "true", "y": "true", "on": "true", "no": "false", "n": "false", "off": "false"}
+FLAG_WORDS = {"yes": "true", "y": "true", "on": "true", "no": "false", "n": "false", "off": "false"}
 
 
 class Excerpt(str):
@@ -157,7 +157,7 @@ class YamlNode:
         value = self.filled().value
         if isinstance(value, bool):
             return value
-        meant = _MEANT_FLAG.get(value.lower(), "") if isinstance(value, str) else ""
+        meant = FLAG_WORDS.get(value.lower(), "") if isinstance(value, str) else ""
         raise self.error("must be true or false", nearest=meant)
 
     def choice(self, words: tuple[str, ...], *, meant: Mapping[str, str] | None = None) -> str:
@@ -182,6 +182,6 @@ def _number_meant(value: object, unit: str = "") -> str:
     parts = re.fullmatch(r"([0-9]{1,15}(?:\.[0-9]{1,15})?)([A-Za-z%]{1,10})", text)
     if parts and parts[2] in _SCALES:
         return f"{float(parts[1]) * _SCALES[parts[2]]:.15g}"
-    if parts and len(parts[2]) > 1 and unit.startswith(parts[2].removesuffix("s")):
+    if parts and parts[2] and unit.startswith(parts[2].removesuffix("s") or parts[2]):
         return parts[1]
     return text if re.fullmatch(r"[-+]?[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,3})?", text) else ""

@@ -19,7 +19,7 @@ from mlcd.spec.goals import goal_record
 from mlcd.spec.infra import infra
 from mlcd.spec.job_file import Flag, JobFile, as_written
 from mlcd.spec.knobs import knob_values, settings
-from mlcd.spec.node import YamlNode
+from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.quantity import flag, line_of_text, minutes, number, text, whole
 from mlcd.spec.real import file_mounts, platform, prices, progress, relative_paths, secret_names
 from mlcd.spec.record import Field, FieldTable
@@ -205,6 +205,13 @@ def _model(node: YamlNode) -> str | Transformer:
     return _TRANSFORMER(node) if isinstance(node.value, Mapping) else line_of_text(node)
 
 
+def _samples(node: YamlNode) -> float:
+    found = node.number(Bounds(above=0, most=1e18))
+    if found != int(found):
+        raise node.error("must be a whole number", allowed="a whole number, at least 1")
+    return found
+
+
 def _work_of(*, model: str | Transformer | None = None, **given: Any) -> Work:
     if isinstance(model, Transformer):
         return Work(transformer=model, **given)
@@ -214,7 +221,7 @@ def _work_of(*, model: str | Transformer | None = None, **given: Any) -> Work:
 WORK = FieldTable(
     make=_work_of,
     fields={
-        "samples": Field(read=number(above=0, most=1e18)),
+        "samples": Field(read=_samples),
         "epochs": Field(read=number(above=0, most=1e9)),
         "model": Field(read=_model),
         "batch": Field(read=whole(least=1, most=10**9)),

@@ -19,11 +19,16 @@ _DATE = re.compile(r"\s*[0-9]{4}-[0-9W]")
 
 
 def number(
-    *, above: float | None = None, least: float | None = None, most: float | None = None, below: float | None = None
+    *,
+    above: float | None = None,
+    least: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+    unit: str = "",
 ) -> Reader[float]:
-    """A reader of finite numbers within the given bounds."""
+    """A reader of finite numbers within the given bounds; `unit` is used only in messages."""
     bounds = _bounds(above, least, most, below)
-    return lambda node: node.number(bounds)
+    return lambda node: node.number(bounds, unit=unit)
 
 
 def whole(*, least: int, most: int) -> Reader[int]:
@@ -54,7 +59,16 @@ def flag(node: YamlNode) -> bool:
 
 
 def budget(node: YamlNode) -> Usd:
-    """Money above $0: `100 USD`, `$100`, `1,000.50` or a bare number, which is in US dollars."""
+    """A budget above $0: `100 USD`, `$100`, `1,000.50` or a bare number, which is in US dollars."""
+    return _money(node, "a budget")
+
+
+def price(node: YamlNode) -> Usd:
+    """A price above $0, written as a budget is."""
+    return _money(node, "a price")
+
+
+def _money(node: YamlNode, what: str) -> Usd:
     value = node.filled().value
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise node.error("not an amount of money", allowed=_MONEY_FORMS)
@@ -67,7 +81,7 @@ def budget(node: YamlNode) -> Usd:
     except ValueError as error:
         raise node.error(str(error).partition(";")[0], allowed=_MONEY_FORMS) from error
     if usd.micros <= 0:
-        raise node.error("a budget must be more than $0", allowed=_MONEY_FORMS)
+        raise node.error(f"{what} must be more than $0", allowed=_MONEY_FORMS)
     if usd > MOST_USD:
         raise node.error("is out of range", allowed=f"at most {MOST_USD}")
     return usd

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from mlcd.platforms.registry import NAMES, TOPOLOGIES
 from mlcd.spec.node import YamlNode
-from mlcd.spec.quantity import budget, line_of_text
+from mlcd.spec.quantity import line_of_text, price
 from mlcd.spec.record import Field, FieldTable
 from mlcd.units import Usd
 
@@ -89,7 +89,7 @@ def relative_paths(node: YamlNode) -> tuple[str, ...]:
 
 def prices(node: YamlNode) -> Mapping[str, Usd]:
     """USD per hour of one node, by instance type."""
-    return {name: budget(child) for name, child in node.mapping().items()}
+    return {name: price(child) for name, child in node.mapping().items()}
 
 
 def secret_names(node: YamlNode) -> tuple[str, ...]:

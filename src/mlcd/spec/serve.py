@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from mlcd.catalog import Accelerator
 from mlcd.goal import Goal
@@ -29,21 +30,34 @@ class ServingKnobs:
     compile: tuple[str, ...] | None = None
 
 
+class Api(StrEnum):
+    """How requests of a server that is a command are made.
+
+    openai  OpenAI's API, with streamed answers: language models
+    oip     the Open Inference Protocol (KServe, Triton): tensors, by the job's `inputs`
+    http    `body` as JSON to `path`; every answer with status 200 is good
+    """
+
+    OPENAI = "openai"
+    OIP = "oip"
+    HTTP = "http"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCommand:
     """A server that is started by a command, which finds $MODEL, $HOST, $PORT and the knobs in its environment.
 
     run          for the shell
-    api          how requests are made: `openai`
+    api          how requests are made
     ready        the path that answers 200 when the server is ready
     path         where requests are sent
     served_name  the model's name in requests; "": what `model` says
-    body         further fields of every request
+    body         further fields of every request; of `http`, the whole request
     image        a container image in which the command runs, for `--write`; "": none is known
     """
 
     run: str
-    api: str = "openai"
+    api: Api = Api.OPENAI
     ready: str = "/health"
     path: str = "/v1/chat/completions"
     served_name: str = ""
@@ -137,7 +151,7 @@ class ServeSpec(PlacedSpec):
     model    the file of ONNX, torch.export or TorchScript, relative to the job file's folder; for a server as a
              command, what it finds in $MODEL
     server   a server that is started by a command; None: mlcd's own
-    inputs   of a TorchScript file, which does not tell them
+    inputs   of a TorchScript file, which does not tell them, and of a server that is a command with `api: oip`
     declared_knobs  the knobs of such a server: the values of each variable of its command
     sizes    sizes of the model's open axes other than the batch, by name
 

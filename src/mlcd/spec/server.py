@@ -11,10 +11,14 @@ from mlcd.spec.knobs import knob_name, knob_values
 from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.quantity import line_of_text
 from mlcd.spec.record import Field, FieldTable
-from mlcd.spec.serve import Lengths, LoadSettings, ServerCommand
+from mlcd.spec.serve import Api, Lengths, LoadSettings, ServerCommand
 
-APIS = ("openai",)
-_MEANT_API = dict.fromkeys(("openai-compatible", "chat", "vllm", "openai_chat"), "openai")
+APIS = tuple(str(api) for api in Api)
+_MEANT_API = {
+    **dict.fromkeys(("openai-compatible", "chat", "vllm", "openai_chat"), "openai"),
+    **dict.fromkeys(("kserve", "v2", "triton", "open-inference-protocol"), "oip"),
+    **dict.fromkeys(("rest", "json", "https", "post"), "http"),
+}
 TOKEN_LIMITS = tuple(f"{metric}_p{percent}" for metric in ChatMetric for percent in PERCENTILES)
 """The names of limits in `goal.slo` of a language model."""
 _GIVEN = ("MODEL", "PORT", "HOST")
@@ -52,7 +56,7 @@ SERVER = FieldTable(
     make=ServerCommand,
     fields={
         "run": Field(read=lambda node: node.text(allowed="a command"), required=True, allowed="the server's command"),
-        "api": Field(read=lambda node: node.choice(APIS, meant=_MEANT_API)),
+        "api": Field(read=lambda node: Api(node.choice(APIS, meant=_MEANT_API))),
         "ready": Field(read=path),
         "path": Field(read=path),
         "name": Field(read=line_of_text, into="served_name"),

@@ -10,7 +10,7 @@ from typing import Any
 
 from mlcd.errors import SpecError, nearest
 from mlcd.goal import Goal, Objective, Slo
-from mlcd.loadgen.plan import Scenario
+from mlcd.loadgen.plan import MOST_CONNECTIONS, Scenario
 from mlcd.server.options import Precision
 from mlcd.server.tensors import TensorSpec, input_of
 from mlcd.spec.choices import Choices
@@ -22,7 +22,7 @@ from mlcd.spec.parse import accelerators, instance_types, job_name, strategy
 from mlcd.spec.quantity import budget, deadline, flag, line_of_text, number, text, whole
 from mlcd.spec.real import file_mounts, prices, secret_names
 from mlcd.spec.record import Field, FieldTable, Reader
-from mlcd.spec.serve import LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
+from mlcd.spec.serve import Api, LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
 from mlcd.spec.server import SERVER, STREAMS, TOKENS, declared_knobs, lengths, token_limits, token_load
 from mlcd.spec.serving_checks import checked
 from mlcd.spec.train import TrialRules
@@ -265,6 +265,12 @@ _LOAD = FieldTable(
     },
 )
 
+_PLAIN_LOAD = FieldTable(
+    make=LoadSettings,
+    fields={**_LOAD.fields, "concurrency": Field(read=lambda node: node.whole(Bounds(least=1, most=MOST_CONNECTIONS)))},
+    meant={"users": "concurrency", "in_flight": "concurrency"},
+)
+
 _TOKEN_LOAD = FieldTable(
     make=token_load,
     fields={
@@ -317,11 +323,14 @@ _SEARCH = FieldTable(
 
 def serve_record(now: datetime | None = None) -> Reader[ServeSpec]:
     """The reader of a whole job file; a deadline that is a point in time is counted from `now`."""
-    model, server = model_record(now), server_record(now)
+    model, server, plain = model_record(now), server_record(now), plain_server_record(now)
 
     def read(node: YamlNode) -> ServeSpec:
-        is_server = isinstance(node.value, Mapping) and "server" in node.value
-        return server(node) if is_server else model(node)
+        if not isinstance(node.value, Mapping) or "server" not in node.value:
+            return model(node)
+        given = node.mapping()["server"]
+        api = given.mapping().get("api") if isinstance(given.value, Mapping) else None
+        return server(node) if api is None or SERVER.fields["api"].read(api) is Api.OPENAI else plain(node)
 
     return read
 
@@ -350,6 +359,17 @@ def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
         },
         later={"num_nodes": NUM_NODES, "run": "write it as server.run"},
     )
+
+
+def plain_server_record(now: datetime | None) -> FieldTable[ServeSpec]:
+    """The reader of a job whose server is a command that does not stream tokens: `api: oip` or `http`."""
+    tokens = server_record(now)
+    fields = {
+        "inputs": Field(read=inputs),
+        "load": Field(read=_PLAIN_LOAD),
+        "goal": Field(read=_goal(now), required=True, allowed="{maximize: requests per dollar, slo: {p99: 50ms}}"),
+    }
+    return replace(tokens, fields={**tokens.fields, **fields})
 
 
 def model_record(now: datetime | None) -> FieldTable[ServeSpec]:

@@ -7,13 +7,15 @@ from pathlib import Path
 from mlcd.goal import Objective
 from mlcd.loadgen.plan import Scenario
 from mlcd.server.options import Engine, engine_of
-from mlcd.spec.serve import ServeSpec
+from mlcd.spec.serve import Api, ServerCommand, ServeSpec
 
 LOCAL = "local"
 SERVER_STRATEGY = "heterbo"
 """The default for PyTorch's files and on nodes: nothing is known of other models there."""
 COMMAND_STRATEGY = "auto"
 """The default for a server that is a command."""
+OIP_READY = "/v2/health/ready"
+"""Where the Open Inference Protocol says that a server is ready."""
 GPU_SHARE = "GPU_SHARE"
 """The knob of a server as a command that mlcd carries out itself: the command need not use it."""
 
@@ -38,8 +40,10 @@ def checked(spec: ServeSpec) -> ServeSpec:
         form = "goal.rate such as 500/s, or load.profile" + (", or load.trace" if spec.server is not None else "")
         raise spec.error("goal", "minimize: cost needs the rate to hold", allowed=form)
     if spec.server is not None:
-        return _checked_server(spec)
-    if engine_of(Path(spec.model)) is Engine.PYTORCH and "search.strategy" not in spec.places:
+        spec = _checked_server(spec)
+        if spec.server is None or spec.server.api is Api.OPENAI:
+            return spec
+    elif engine_of(Path(spec.model)) is Engine.PYTORCH and "search.strategy" not in spec.places:
         spec = replace(spec, search=replace(spec.search, strategy=SERVER_STRATEGY))
     if load.scenario is Scenario.SERVER and goal.slo is None:
         problem = "looks for the highest rate within a latency limit, but the goal has none"
@@ -70,10 +74,34 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
             raise spec.error(field, problem, allowed=f"${name} in the command")
     if "$MODEL" in server.run.replace("{", "") and not spec.model:
         raise spec.error("model", "is missing: server.run uses $MODEL", allowed="a folder, a file or a name")
-    if not (server.served_name or spec.model):
+    if not (server.served_name or spec.model) and server.api is not Api.HTTP:
         raise spec.error("server.name", "is missing: requests need the model's name", allowed="model, or server.name")
-    _check_token_load(spec)
+    if server.api is Api.OPENAI:
+        _check_token_load(spec)
+        return spec
+    _check_plain_requests(spec, server)
+    if server.api is Api.OIP and "server.ready" not in spec.places:
+        return replace(spec, server=replace(server, ready=OIP_READY))
     return spec
+
+
+def _check_plain_requests(spec: ServeSpec, server: ServerCommand) -> None:
+    """Raises SpecError where a request of `oip` or `http` cannot be made from what is given."""
+    if server.api is Api.OIP:
+        if not spec.inputs:
+            problem = "are missing: requests with server.api: oip need the model's inputs"
+            raise spec.error("inputs", problem, allowed="inputs: {image: FP32:3x224x224}, the sizes of one item")
+        for name in ("path", "body"):
+            if f"server.{name}" in spec.places:
+                problem = "is not used with server.api: oip, which has its own paths and requests"
+                raise spec.error(f"server.{name}", problem, allowed=f"no server.{name}, or api: http")
+        return
+    if spec.inputs:
+        raise spec.error("inputs", "are not used with server.api: http", allowed="server.body, or api: oip")
+    for name, form in (("path", "/predict"), ("body", "{text: hello}")):
+        if f"server.{name}" not in spec.places and not any(p.startswith(f"server.{name}.") for p in spec.places):
+            problem = "is missing: requests with server.api: http need it"
+            raise spec.error(f"server.{name}", problem, allowed=f"server.{name} such as {form}")
 
 
 def _check_token_load(spec: ServeSpec) -> None:

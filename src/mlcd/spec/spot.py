@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mlcd.space.placed import matches
-from mlcd.spec.node import Bounds, YamlNode
+from mlcd.spec.node import FLAG_WORDS, Bounds, YamlNode
 from mlcd.spec.quantity import number
 from mlcd.spec.record import Field, FieldTable
 
@@ -35,9 +35,9 @@ def use_spot(node: YamlNode) -> bool | str:
     value = node.filled().value
     if isinstance(value, bool) or value == ANY:
         return value if isinstance(value, bool) else ANY
-    if isinstance(value, str) and value.lower() in ("any", "auto", "both", "either", "mixed"):
-        raise node.error("must be true, false or any", nearest=ANY)
-    return node.flag()
+    word = value.lower() if isinstance(value, str) else ""
+    near = ANY if word in ("any", "auto", "both", "either", "mixed") else FLAG_WORDS.get(word, "")
+    raise node.error("must be true, false or any", nearest=near)
 
 
 def _per_hour(node: YamlNode) -> tuple[tuple[str, float], ...]:
@@ -56,7 +56,7 @@ SPOT = FieldTable(
     make=SpotSettings,
     fields={
         "interruptions_per_hour": Field(read=_per_hour),
-        "save_seconds": Field(read=number(above=0, most=86_400)),
+        "save_seconds": Field(read=number(above=0, most=86_400, unit="seconds")),
     },
     meant={"rate": "interruptions_per_hour", "interruptions": "interruptions_per_hour", "save": "save_seconds"},
 )

@@ -44,7 +44,11 @@ def parsed(text: str, what: str) -> Address:
     found = _PARTS.fullmatch(text)
     if found is None or not text.startswith(SCHEMES) or any(ord(letter) < 33 for letter in text):
         scheme = text.partition("://")[0]
-        got = f"{scheme}://..." if "://" in text and scheme.isalnum() else "something else"
+        got = (
+            f"{scheme}://..."
+            if "://" in text and scheme.isalnum()
+            else "a value that does not begin with postgresql://"
+        )
         raise BadInput(f"{what}: is not the address of a PostgreSQL server (got {got}); allowed: {ALLOWED}")
     user, _, password = (found["user"] or "").partition(":")
     options = dict(parse_qsl(found["query"] or "", keep_blank_values=True))

@@ -11,8 +11,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from mlcd.errors import BadInput, RunBusy, StoreError
+from mlcd.run.header import is_run_name
 from mlcd.store.address import is_address
 from mlcd.store.database import Connection, Database
+from mlcd.store.file_locks import mark_here
 from mlcd.store.records import Records, explained
 from mlcd.store.rows import COUNTS, DIGEST, FACTS, DamagedRow, check_count, insert, insert_numbered, select
 from mlcd.store.store import open_database
@@ -63,7 +65,7 @@ def copy_runs(source: str, target: str, *, told: Callable[[str, int, int], None]
     with ExitStack() as leaving:
         # The files of runs stay where they are: locks of runs on a server are files beside them, or nowhere.
         nowhere = leaving.enter_context(TemporaryDirectory(prefix="mlcd-copy-"))
-        home = Path(nowhere if is_address(source) else source).expanduser()
+        home = Path(nowhere) if is_address(source) else _folder(source, "FROM")
         ours = _opened(source, "FROM", home, reading=True)
         leaving.callback(ours.close)
         theirs = _opened(target, "TO", home, reading=False)
@@ -76,6 +78,8 @@ def copy_runs(source: str, target: str, *, told: Callable[[str, int, int], None]
             told(name, number, len(names))
             try:
                 done.setdefault(_copied(ours, theirs, name), []).append(name)
+                if theirs.shared and not ours.shared:
+                    _mark(home, ours, name)
             except RunBusy:
                 done.setdefault("busy", []).append(name)
             except _Damaged as error:
@@ -92,14 +96,23 @@ def _opened(place: str, what: str, home: Path, *, reading: bool) -> Database:
         from mlcd.store.postgres import PostgresDatabase  # noqa: PLC0415 - an extra
 
         return PostgresDatabase(place, home, reading=reading, what=what)
-    folder = Path(place).expanduser()
+    folder = _folder(place, what)
     if reading and not folder.is_dir():
         raise BadInput(f"{what}: there is no folder {place!r}; give a folder or postgresql://USER@HOST/DATABASE")
     return open_database(folder, reading=reading, url="")
 
 
+def _folder(place: str, what: str) -> Path:
+    try:
+        return Path(place).expanduser()
+    except RuntimeError as error:
+        raise BadInput(f"{what}: there is no folder {place!r}: no such user") from error
+
+
 def _copied(ours: Database, theirs: Database, name: str) -> str:
     """Copy one run; what became of it, as a field of Copied. Raises RunBusy, _Damaged, StoreError."""
+    if not is_run_name(name):
+        raise _Damaged("its name is none that mlcd gives to runs")
     if ours.locks is not None and ours.locks.is_held(name):
         raise RunBusy(f"run {name} is in use by another mlcd process")
     try:
@@ -118,6 +131,13 @@ def _copied(ours: Database, theirs: Database, name: str) -> str:
         if theirs.read(lambda db: _rows(db, name, is_source=True)) != rows:
             raise StoreError(f"{theirs.where}: run {name} was not copied as it is: copy it again")
     return "continued" if there["runs"] else "copied"
+
+
+def _mark(home: Path, ours: Database, name: str) -> None:
+    """The run's files stay in the home that it was copied from: there it can be continued. Raises StoreError."""
+    with explained(ours, name):
+        for row in ours.read(lambda db: select(db, "SELECT * FROM runs WHERE run_id = ?", name)):
+            mark_here(home, row)
 
 
 def _rows(db: Connection, name: str, *, is_source: bool) -> Rows:

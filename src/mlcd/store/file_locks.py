@@ -1,14 +1,17 @@
 """One process at a time works on a run: a file of the home for each, which the system unlocks when a process ends."""
 
+import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from hashlib import sha256
 from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from mlcd.errors import RunBusy
-from mlcd.home import private_file, private_folder, write_private
+from mlcd.errors import BadInput, RunBusy
+from mlcd.home import private_folder, write_private
+from mlcd.run.header import is_run_name
 from mlcd.untrusted import Malformed, read_bytes, whole_number
 
 FOLDER = "locks"
@@ -17,14 +20,45 @@ WAIT_SECONDS = 0.5
 
 
 def lock_file(home: Path, run_id: str) -> Path:
-    """The file that is locked while a process of this home works on a run. It stays when the process has ended."""
+    """The file that is locked while a process of this home works on a run. It stays when the process has ended.
+
+    Raises BadInput for a name that no run has.
+    """
+    if not is_run_name(run_id):
+        raise BadInput(f"{run_id[:100]!r} is no name of a run")
     return home / FOLDER / f"{run_id}.lock"
 
 
-def mark_here(home: Path, run_id: str) -> None:
-    """Make that file: the run's other files will be in this home, too. Raises OSError."""
-    private_folder(home / FOLDER)
-    private_file(lock_file(home, run_id))
+def mark_here(home: Path, row: Mapping[str, object]) -> None:
+    """Note that a run of a team's store was started from this home: its files are here. Raises OSError, BadInput.
+
+    row  as it is recorded in `runs`: what a colleague records under the same name later is another run
+    """
+    file = _mark_file(home, str(row["run_id"]))
+    private_folder(file.parent)
+    write_private(file, _mark(row))
+
+
+def is_marked(home: Path, row: Mapping[str, object]) -> bool:
+    """Whether the run with this row was started from this home."""
+    try:
+        return read_bytes(_mark_file(home, str(row["run_id"])), most_bytes=128).decode("ascii", "replace") == _mark(row)
+    except (OSError, Malformed, BadInput):
+        return False
+
+
+def forget_mark(home: Path, run_id: str) -> None:
+    """Delete the note about a run that is deleted. Raises OSError."""
+    _mark_file(home, run_id).unlink(missing_ok=True)
+
+
+def _mark_file(home: Path, run_id: str) -> Path:
+    return lock_file(home, run_id).with_suffix(".own")
+
+
+def _mark(row: Mapping[str, object]) -> str:
+    kept = [str(row[name]) for name in ("run_id", "header", "problem", "spec")]
+    return sha256(json.dumps(kept).encode()).hexdigest()
 
 
 def busy(run_id: str) -> RunBusy:

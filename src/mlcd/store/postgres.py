@@ -108,13 +108,23 @@ class PostgresDatabase:
     shared = True
     errors: tuple[type[Exception], ...] = (psycopg.Error,)
 
-    def __init__(self, url: str, folder: Path, *, reading: bool = False, what: str = "MLCD_STORE") -> None:
+    def __init__(
+        self,
+        url: str,
+        folder: Path,
+        *,
+        reading: bool = False,
+        reconnect_seconds: float | None = None,
+        what: str = "MLCD_STORE",
+    ) -> None:
         """Connect to the server; its tables must be there (`mlcd store init`). Raises BadInput, StoreError.
 
         folder   the home, for what stays on this machine
         reading  only to read: nothing can be written through this connection
+        reconnect_seconds  how long a lost connection is made again; None: RECONNECT_SECONDS
         what     where the address came from, for messages
         """
+        self._reconnect_seconds = reconnect_seconds
         self.address = parsed(url, what)
         self.where = self.address.where
         self._advisory = AdvisoryLocks(FileLocks(folder, self._is_recorded), self._retried, self._done_if_there)
@@ -239,10 +249,11 @@ class PostgresDatabase:
                 if session is not None:
                     session.raw.close()
                 now = time.monotonic()
-                until = now + (0.0 if self._is_down else RECONNECT_SECONDS) if until is None else until
+                patience = RECONNECT_SECONDS if self._reconnect_seconds is None else self._reconnect_seconds
+                until = now + (0.0 if self._is_down else patience) if until is None else until
                 if now >= until:
                     self._is_down = True
-                    raise gone(self.address, error, RECONNECT_SECONDS) from error
+                    raise gone(self.address, error, patience) from error
                 time.sleep(wait)
                 wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
             else:

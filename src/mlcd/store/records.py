@@ -11,7 +11,7 @@ from mlcd import codec
 from mlcd.errors import BadInput, StoreError, nearest
 from mlcd.goal import Goal
 from mlcd.run.findings import Findings
-from mlcd.run.header import Header
+from mlcd.run.header import Header, is_run_name
 from mlcd.run.kind import Kind
 from mlcd.run.step import Role
 from mlcd.run.verdict import Verdict
@@ -79,6 +79,15 @@ def decoded(database: Database, run_id: str, what: str, text: object, as_type: A
         ) from error
 
 
+def header_in(database: Database, row: Mapping[str, object]) -> Header:
+    """How a run was started, from its row in `runs`. Raises DamagedRow, StoreError."""
+    run_id = str(row["run_id"])
+    found: Header = decoded(database, run_id, "header", row["header"], Header)
+    if found.run_id != run_id:  # its files are found by the one and by the other
+        raise DamagedRow("what was recorded when it started is of another run")
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class Records:
     """The rows of all runs as one transaction sees them. Raises DamagedRow, StoreError, and the database's errors."""
@@ -94,6 +103,8 @@ class Records:
         with explained(self.database, run_id):
             row = self.last("SELECT * FROM runs WHERE run_id = ?", run_id) if is_utf8(run_id) else None
             if row is not None:
+                if not is_run_name(run_id):
+                    raise DamagedRow("its name is none that mlcd gives to runs")
                 check_rows(self.db, run_id)
                 return row
         names = self.names()
@@ -174,7 +185,7 @@ class Records:
 
     def _summary(self, run_id: str) -> RunSummary:
         row = self.run_row(run_id)
-        header = decoded(self.database, run_id, "header", row["header"], Header)
+        header = header_in(self.database, row)
         goal = self._goal(run_id, str(row["problem"]))
         last = self.verdict(run_id)
         verdict = None if last is None else decoded(self.database, run_id, "verdict", last["verdict"], Verdict)

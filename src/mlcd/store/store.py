@@ -20,6 +20,7 @@ from mlcd.home import close_tree, home
 from mlcd.home import envs as env_values
 from mlcd.home.logs import lease_logs
 from mlcd.problem import Problem
+from mlcd.run.coherent import check_coherent
 from mlcd.run.findings import Findings
 from mlcd.run.header import Header, is_run_of
 from mlcd.run.kind import Kind
@@ -29,9 +30,9 @@ from mlcd.run.step import Step
 from mlcd.run.verdict import Verdict
 from mlcd.store.address import parsed
 from mlcd.store.database import Connection, Database
-from mlcd.store.file_locks import lock_file, mark_here
+from mlcd.store.file_locks import forget_mark, is_marked, lock_file, mark_here
 from mlcd.store.opening import BUSY_SECONDS, FILE
-from mlcd.store.records import Records, decoded, explained
+from mlcd.store.records import Records, decoded, explained, header_in
 from mlcd.store.rows import COUNTS, TABLES, insert, insert_numbered, select
 from mlcd.store.sqlite import SCHEMA, SqliteDatabase
 from mlcd.store.step_rows import call_from, call_row, ended_row, started_row, step_from
@@ -63,7 +64,8 @@ def open_database(
     parsed(address, URL_VARIABLE)  # before the extra that a right address needs
     from mlcd.store.postgres import PostgresDatabase  # noqa: PLC0415 - an extra
 
-    return PostgresDatabase(address, folder, reading=reading)
+    patience = busy_seconds if busy_seconds < BUSY_SECONDS else None
+    return PostgresDatabase(address, folder, reading=reading, reconnect_seconds=patience)
 
 
 class Store:
@@ -82,7 +84,8 @@ class Store:
         folder   of this machine: what belongs to runs and is not their record (logs, outputs, values of variables)
         reading  only to read: works in a folder that cannot be written, too, where a copy is read
         url      of the server that has the record; None: as MLCD_STORE says, "": the file in `folder`
-        busy_seconds  how long to wait for other processes that have locked the file
+        busy_seconds  how long to wait for other processes that have locked the file, or, if shorter than usual, for a
+            server that is away
         """
         self.folder = folder
         self._database = open_database(folder, reading=reading, url=url, busy_seconds=busy_seconds)
@@ -123,7 +126,7 @@ class Store:
             self.check()
         if self.folder is not None and self._database.shared:
             with self._explained():
-                mark_here(self.folder, run.run_id)
+                mark_here(self.folder, row)
 
         def work(db: Connection) -> None:
             insert(db, "runs", [row])
@@ -197,6 +200,7 @@ class Store:
                 env_values.forget(self.folder, run_id)
                 delete_tree(self.folder / "work" / run_id, below=self.folder)
                 lock_file(self.folder, run_id).unlink(missing_ok=True)
+                forget_mark(self.folder, run_id)
 
     def keep_envs(self, run_id: str, envs: Mapping[str, str]) -> None:
         """Keep values of environment variables until the run has ended."""
@@ -218,7 +222,7 @@ class Store:
         value = partial(decoded, self._database, name)
         with self._explained(name):
             loaded = Run(
-                header=value("header", rows.run["header"], Header),
+                header=header_in(self._database, rows.run),
                 problem=cast(
                     Problem | FunctionProblem, value("problem", rows.run["problem"], Problem | FunctionProblem)
                 ),
@@ -228,6 +232,7 @@ class Store:
                 findings=None if findings is None else value("findings", findings["findings"], Findings),
                 outputs=self._outputs(name),
             )
+            check_coherent(loaded)
             failed = failed_log(self._logs(loaded))
             return replace(loaded, log="" if failed is None else str(failed)).with_reported_work()
 
@@ -244,7 +249,7 @@ class Store:
 
         def work(records: Records) -> str | None:
             for name in records.names():
-                if not unfinished or (self.is_here(name) and records.is_open(name)):
+                if not unfinished or (self._is_own(records, name) and records.is_open(name)):
                     return name
             return None
 
@@ -307,7 +312,8 @@ class Store:
     def kind(self, run_id: str) -> Kind:
         """The kind of job."""
         row = self._run_row(run_id)
-        return decoded(self._database, str(row["run_id"]), "header", row["header"], Header).kind
+        with self._explained(str(row["run_id"])):
+            return header_in(self._database, row).kind
 
     def status(self, run_id: str) -> Status:
         """The run's current state."""
@@ -383,10 +389,8 @@ class Store:
             return None if self._database.locks is None else self._database.locks.owner(run_id)
 
     def is_here(self, run_id: str) -> bool:
-        """Whether the run's files are in this home: always, unless others use the store too."""
-        if self.folder is None or not self._database.shared:
-            return True
-        return lock_file(self.folder, run_id).exists() or (self.folder / "work" / run_id).is_dir()
+        """Whether the run was started from this home: always, unless others use the store too."""
+        return self._read(lambda records: self._is_own(records, run_id))
 
     # ---- internals
 
@@ -398,6 +402,13 @@ class Store:
         """Several queries that see the same state."""
         with self._explained():
             return self._database.read(lambda db: work(Records(self._database, db)))
+
+    def _is_own(self, records: Records, run_id: str) -> bool:
+        """As `is_here`. The very run that was started here, not one that a colleague has recorded under its name."""
+        if self.folder is None or not self._database.shared:
+            return True
+        found = records.last("SELECT * FROM runs WHERE run_id = ?", run_id) if is_utf8(run_id) else None
+        return found is not None and is_marked(self.folder, found)
 
     def _run_row(self, run_id: str) -> dict[str, object]:
         return self._read(lambda records: records.run_row(run_id))

@@ -190,4 +190,4 @@ class _Worker:
     def _warn(self) -> None:
         if self.problem and not self.has_warned:
             self.has_warned = True
-            self.tell(Warned(text=f"{self.name}: {self.problem}; this run is not tracked further, and goes on"))
+            self.tell(Warned(text=f"{self.name}: {self.problem}; this run is no longer tracked, and continues"))

@@ -66,7 +66,7 @@ def stop_at(seconds_left: float) -> float:
 class Plan:
     """Time and money to train to the end on `config`: expected, and worst (the upper bound at the problem's assurance).
 
-    moved_usd  the part of both that is for bringing the data there; 0 for a training that stays on its nodes
+    moved_usd  the part of both that is for bringing the data there once; 0 for a training that stays on its nodes
 
     Serving: expected for a million requests; worst for the verification, because that is what must fit the limits.
     """
@@ -83,7 +83,7 @@ class Plan:
         """T = (start-up + S / speed) x stretch; the bound is T x exp(log_margin) (algorithms: 1.3).
 
         On spot nodes, T is what it takes with the interruptions to be expected, and the bound assumes as many as
-        `assurance` says, each at its most (mlcd.interruptions).
+        `assurance` says, each at its most (mlcd.interruptions). Each brings the data to new nodes again.
 
         With a slowdown, a training that takes T x (1 + slowdown) also ends before `stop_at` of the bound.
         """
@@ -93,24 +93,25 @@ class Plan:
         move = problem.move_to(trial.config)
         startup_seconds = trial.startup_seconds + move.seconds - min(move.trial_seconds, trial.startup_seconds)
         seconds = (startup_seconds + work / trial.samples_per_second) * problem.stretch_of(trial.config)
-        relative_error = math.hypot(trial.relative_error, problem.work_error)
+        relative_error = math.hypot(trial.relative_error, problem.work_error_of(trial.config))
         worst = seconds * math.exp(log_margin(problem, relative_error)) * (1 + ROUNDING_MARGIN)
         if problem.slowdown:
             slow = seconds * (1 + problem.slowdown)
             worst = max(worst, slow + STOP_SECONDS, slow / (1 - STOP_SHARE))
-        spot = problem.interruptions
+        spot, again, worst_again = problem.interruptions, 0.0, 0
         if spot is not None and trial.config.is_spot:
             margin, training = worst / seconds, seconds - startup_seconds
             restart = max(startup_seconds, problem.restart_seconds) * margin
-            worst = spot.worst_seconds(trial.config, restart, training * margin, assurance=problem.assurance)
+            worst, worst_again = spot.worst(trial.config, restart, training * margin, assurance=problem.assurance)
             seconds = spot.expected_seconds(trial.config, startup_seconds, training)
+            again = spot.per_second(trial.config) * seconds
         price = problem.price(trial.config)
         return cls(
             config=trial.config,
             seconds=seconds,
-            usd=price.for_seconds(seconds) + move.usd,
+            usd=price.for_seconds(seconds) + Usd.of(move.usd.dollars * (1 + again)),
             worst_seconds=worst,
-            worst_usd=price.for_seconds(worst) + move.usd,
+            worst_usd=price.for_seconds(worst) + move.usd * (1 + worst_again),
             moved_usd=move.usd,
         )
 

@@ -8,6 +8,7 @@ a fallback, and ends after the look if it is too slow.
 
 On spot nodes, what is uncertain is how often they are taken away. The look is then as late as the fallback, which is on
 demand, allows: had nothing been saved by then, it would just fit. By then something is saved, and the look is renewed.
+Where nothing fits for certain, on demand neither, a training on spot nodes goes on without a fallback as others do.
 """
 
 import math
@@ -20,7 +21,7 @@ from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.space import Config
 from mlcd.trial.plan import STOP_SHARE, Plan, Remaining, best_fitting, plans
 from mlcd.trial.trial import History, Measurement
-from mlcd.units import HOUR, Usd
+from mlcd.units import HOUR, ZERO, Usd
 
 LEAST_TRAINING_SECONDS = 10.0
 """A look takes at least so long after the start: on real nodes a speed is known 5 s after the first sample, and the
@@ -116,11 +117,14 @@ def watched(problem: Problem, history: History, remaining: Remaining, left: Coll
             place = _on_spot(problem, plan, by_config[plan.config], plans(problem, restarting), remaining)
             if place is not None:
                 yield place
-            continue
+            if place is not None or not nothing_fits or problem.checkpoint_seconds(plan.config) is None:
+                continue
         if not problem.watched:
             continue
         trial = by_config[plan.config]
         chance = chance_to_fit(problem, plan, remaining, trial.relative_error)
+        if plan.config.is_spot:
+            chance = min(chance, _chance_on_spot(problem, plan, trial, remaining))
         if chance < LEAST_CHANCE:
             continue
         seconds = look_seconds(problem, plan.config, trial)
@@ -137,7 +141,7 @@ def _on_spot(
     problem: Problem, plan: Plan, trial: Measurement, known: Iterable[Plan], remaining: Remaining
 ) -> Place | None:
     """The training on spot nodes, watched; None where no on-demand deployment is certain to fit for long enough."""
-    spot = problem.interruptions
+    spot, price = problem.interruptions, problem.price(plan.config)
     seconds, fallback = seconds_on_spot(problem, plan.config, known, remaining)
     interval = problem.checkpoint_seconds(plan.config)
     if spot is None or fallback is None or interval is None:
@@ -145,31 +149,47 @@ def _on_spot(
     restart = max(problem.restart_seconds, trial.startup_seconds)
     if seconds < restart + interval + problem.stop_seconds:
         return None
-    room = min(seconds, seconds_to_use(problem, plan.config, remaining) - plan.seconds)
-    losses = math.floor(room / spot.loss_seconds(plan.config, restart, plan.seconds)) if room >= 0 else -1
-    chance = spot.chance_of_at_most(plan.config, plan.seconds, losses)
+    chance = _chance_on_spot(problem, plan, trial, remaining, seconds)
     if chance < LEAST_CHANCE:
         return None
-    usd = problem.price(plan.config).for_seconds(seconds)
+    usd = price.for_seconds(seconds) + plan.moved_usd
     watch = Watch(seconds=seconds, usd=usd, chance=chance, fallback=fallback, renews=True)
     return Place(plan=plan, watch=watch) if watch.is_covered(remaining) else None
 
 
+def _chance_on_spot(
+    problem: Problem, plan: Plan, trial: Measurement, remaining: Remaining, most_seconds: float = math.inf
+) -> float:
+    """The probability that a training on spot nodes is not interrupted more often than what remains has room for."""
+    spot = problem.interruptions
+    if spot is None:
+        return 1.0
+    room = seconds_to_use(problem, plan.config, less(remaining, 0.0, plan.moved_usd)) - plan.seconds
+    loss = spot.loss_seconds(plan.config, max(problem.restart_seconds, trial.startup_seconds), plan.seconds)
+    if remaining.usd is not None:
+        loss += plan.moved_usd.dollars / problem.price(plan.config).dollars * HOUR  # new nodes need the data again
+    room = min(room, most_seconds)
+    losses = math.floor(room / loss) if room >= 0 else -1
+    return spot.chance_of_at_most(plan.config, plan.seconds, losses)
+
+
 def seconds_on_spot(
-    problem: Problem, config: Config, known: Iterable[Plan], remaining: Remaining
+    problem: Problem, config: Config, known: Iterable[Plan], remaining: Remaining, *, has_data: bool = False
 ) -> tuple[float, Plan | None]:
     """How long a training may use spot nodes so that all of the work still fits on demand then, and where.
 
-    known  plans for what would be left of the work then; those that are not on demand do not count
+    known     plans for what would be left of the work then; those that are not on demand do not count
+    has_data  whether bringing the data to the spot nodes is paid for
     """
     longest, fallback = 0.0, None
     price = problem.price(config).dollars
+    moved = ZERO if has_data else problem.move_to(config).usd
     for plan in known:
         if plan.config.is_spot or not plan.is_bookable:
             continue
         seconds = math.inf if remaining.seconds is None else remaining.seconds - plan.worst_seconds
         if remaining.usd is not None:
-            seconds = min(seconds, (remaining.usd - plan.worst_usd).dollars / price * HOUR)
+            seconds = min(seconds, (remaining.usd - plan.worst_usd - moved).dollars / price * HOUR)
         seconds = math.floor(seconds * 1000 - 1) / 1000  # money is charged in whole micro-dollars
         if seconds > longest:
             longest, fallback = seconds, plan

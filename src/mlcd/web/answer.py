@@ -1,5 +1,6 @@
 """The answer of a run at a glance, in four tiles: what was chosen and why, what it takes, how much was tried."""
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -43,20 +44,33 @@ def _why(goal: str, run: Run[Any]) -> str:
 
 def _of_training(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:
     paid = run.train_findings.receipt
-    time = "-" if now.best_seconds is None else format_seconds(now.best_seconds)
-    money = "-" if now.best_usd is None else str(now.best_usd)
-    took, cost = "", ""
+    expected_time = "" if now.best_seconds is None else format_seconds(now.best_seconds)
+    expected_cost = "" if now.best_usd is None else str(now.best_usd)
+    time = Tile(what="Training time, expected", value=expected_time or "-")
+    cost = Tile(what="Training cost, expected", value=expected_cost or "-")
     if paid.run_seconds is not None and paid.run_usd is not None and not paid.run_is_predicted and run.status.is_final:
-        how = "until it failed" if paid.run_failed else "in fact"
-        took, cost = f"{format_seconds(paid.run_seconds)} {how}", f"{paid.run_usd} {how}"
-        took += f"; with the search {format_seconds(paid.total_seconds)}"
-        cost += f"; with the search {paid.total_usd}"
+        failed = " until it failed" if paid.run_failed else ""
+        took, was = format_seconds(paid.run_seconds), str(paid.run_usd)
+        time = Tile(
+            what="Time, search and training",
+            value=format_seconds(paid.total_seconds),
+            small=f"training {took}{failed}{_expected(expected_time)}, search {format_seconds(paid.search_seconds)}",
+        )
+        cost = Tile(
+            what="Cost, search and training",
+            value=str(paid.total_usd),
+            small=f"training {was}{failed}{_expected(expected_cost)}, search {paid.search_usd}",
+        )
     return (
         Tile(what=_chosen(run), value=now.best or _nothing(run), small=_why(goal, run), live="best"),
-        Tile(what="Training time, expected", value=time, small=took),
-        Tile(what="Training cost, expected", value=money, small=cost),
+        time,
+        cost,
         Tile(what="Trials", value=str(now.trials), small=", ".join(now.running), live="trials"),
     )
+
+
+def _expected(text: str) -> str:
+    return f" ({text} expected)" if text else ""
 
 
 def _of_server(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:
@@ -87,8 +101,14 @@ def _of_functions(run: EpochRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]
         ),
         Tile(what="Time so far" if not run.status.is_final else "Time", value=format_seconds(now.elapsed_seconds)),
         Tile(what="Cost so far" if not run.status.is_final else "Cost", value=str(now.spent_usd)),
-        Tile(what="Epochs", value=str(now.trials), small=", ".join(now.running), live="trials"),
+        Tile(what="Epochs", value=str(now.trials), small=", ".join(now.running) or _fleets(run), live="trials"),
     )
+
+
+def _fleets(run: EpochRun) -> str:
+    """`11 of 13 on 64 x 3,008 MB`: the fleet that most epochs ran on."""
+    used = Counter(f"{each.fleet.functions} x {each.fleet.memory_mb:,} MB" for each in run.epochs)
+    return "".join(f"{count} of {len(run.epochs)} on {fleet}" for fleet, count in used.most_common(1))
 
 
 def _chosen(run: SearchRun) -> str:

@@ -34,11 +34,13 @@ from mlcd.web.api_types import (
     TemplateJson,
     TemplatesJson,
     WhatIfJson,
+    WhyNotJson,
 )
 from mlcd.web.openapi import Document, Operation, Parameter
 from mlcd.web.processes import Processes
 from mlcd.web.records import NoSuchRun, Records
 from mlcd.web.what_if import what_if_json
+from mlcd.web.why_not import answers, subjects
 
 STATES = (*map(str, Status), "stopped")
 MOST_LISTED = 200
@@ -164,6 +166,18 @@ class Api:
                 call=self.what_if,
             ),
             Operation(
+                name="whyNot",
+                method="GET",
+                path="/api/runs/{run_id}/why-not",
+                what="Why an instance type, or a configuration of a server, was not chosen",
+                answer=WhyNotJson,
+                parameters=(
+                    RUN,
+                    Parameter(name="of", what="one of the answer's subjects; without it, only those are listed"),
+                ),
+                call=self.why_not,
+            ),
+            Operation(
                 name="getCatalog",
                 method="GET",
                 path="/api/catalog",
@@ -282,6 +296,11 @@ class Api:
             time_weight=time_weight,
             next_trial=next_trial == "yes",
         )
+
+    def why_not(self, run_id: str, *, of: str | None) -> WhyNotJson:
+        """See the table."""
+        run = self.records.run(run_id)
+        return WhyNotJson(run_id=run_id, of=of or "", answers=answers(run, of) if of else (), subjects=subjects(run))
 
     def list_logs(self, run_id: str) -> LogsJson:
         """See the table."""

@@ -183,6 +183,16 @@ class WhatIfJson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class WhyNotJson:
+    """Why one that could have been chosen was not."""
+
+    run_id: str
+    of: Annotated[str, "an instance type, or a configuration of a server"]
+    answers: Annotated[tuple[str, ...], "sentences; empty if nothing is recorded of it"]
+    subjects: Annotated[tuple[str, ...], "all that can be asked about"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TemplateJson:
     """A job file to begin with."""
 

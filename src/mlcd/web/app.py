@@ -62,7 +62,7 @@ def make_app(api: Api, feed: Feed, pages: Pages, guard: Guard) -> Application:
         if operation.call is not None:
             by_path.setdefault(operation.path, []).append(operation)
     routes += [Route(path, _endpoint(each), methods=[one.method for one in each]) for path, each in by_path.items()]
-    errors: dict[Any, Any] = {MlcdError: _refused, HTTPException: _refused, ClientDisconnect: _refused}
+    errors: dict[Any, Any] = dict.fromkeys((MlcdError, HTTPException, ClientDisconnect, Exception), _refused)
     app = Starlette(routes=routes, lifespan=lifespan, exception_handlers=errors)
     app.router.redirect_slashes = False  # to an address that the client's Host header names
     app.state.pages = pages
@@ -74,8 +74,10 @@ STATIC = (
         "ui.css",
         "ui.js",
         "run.js",
+        "runs.js",
         "parts.js",
         "logs.js",
+        "why_not.js",
         "what_if.js",
         "new.js",
         "bench.js",
@@ -194,4 +196,7 @@ def _problem(error: Exception) -> tuple[int, str]:
         return 409, str(error)
     if isinstance(error, ClientDisconnect):
         return 400, "the client disconnected"
+    if not isinstance(error, MlcdError):
+        text = f"unexpected {type(error).__name__}: this is a bug in mlcd; the terminal of `mlcd ui` has the details"
+        return 500, text
     return (502 if isinstance(error, ProviderError) else 503), str(error)

@@ -30,6 +30,7 @@ from mlcd.web.comparison import compared
 from mlcd.web.records import Records
 from mlcd.web.run_page import WIDTHS, RunPage
 from mlcd.web.what_if import what_if_json
+from mlcd.web.why_not import reason, subjects
 
 PAGE_RUNS = 50
 """Runs on one page of the list."""
@@ -190,7 +191,24 @@ class Pages:
             "content": self._run_page.content(run_id, asked),
             "now": now,
             "now_json": result_json(now),
+            "why": reason(outline.run),
+            "more_budget": self._more_budget(outline.run),
+            "subjects": subjects(outline.run),
         }
+
+    def _more_budget(self, run: Run[Any]) -> str:
+        """What more budget would have chosen, of a training whose search has ended; "" of others."""
+        if run.kind is not Kind.TRAIN or run.choice is None or run.problem.goal.budget is None:
+            return ""
+        from mlcd.findings.what_if import more_budget, what_if  # noqa: PLC0415 - imported once the page is there
+
+        def ask(of: Run[Any]) -> str:
+            goal = of.problem.goal
+            return more_budget(
+                what_if(of, budget=goal.budget, deadline_seconds=goal.deadline_seconds, next_trial=False)
+            )
+
+        return self._records.made(run.run_id, "more budget", ask)
 
     def _render(self, template: str, title: str, *, section: str = "Runs", **values: object) -> str:
         page = {

@@ -1,5 +1,6 @@
 """Reads the store for the page. What was read of a run is kept until something of that run is recorded."""
 
+import logging
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from mlcd.errors import MlcdError
+from mlcd.errors import MlcdError, StoreError
 from mlcd.findings import shown
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run
@@ -18,6 +19,7 @@ from mlcd.store.store import Store
 from mlcd.store.summary import RunFilter, RunSummary
 from mlcd.trial.outcome import Status
 from mlcd.units import ZERO
+from mlcd.untrusted import on_one_line
 from mlcd.web.api_types import RunListedJson, RunNowJson, RunsJson
 
 T = TypeVar("T")
@@ -108,7 +110,11 @@ class Records:
             found = self._remembered("run", run_id, rows, lambda: shown(store.load(run_id)))
         except MlcdError as error:
             return _row(replace(summary, damage=str(error)), live=False)
-        now = run_now(found, rows=rows, live=live)
+        try:
+            with _named(run_id):
+                now = run_now(found, rows=rows, live=live)
+        except StoreError as error:
+            return _row(replace(summary, damage=str(error)), live=False)
         return replace(
             _row(summary, live=live),
             committed_usd=now.committed_usd,
@@ -132,12 +138,31 @@ class Records:
             kept.move_to_end(key)
         if mine:
             try:
-                found.set_result(make())
+                with _named(run_id):
+                    found.set_result(make())
             except BaseException as error:  # those who wait are told the same, and the next one tries again
                 with self._lock:
                     kept.pop(key, None)
                 found.set_exception(error)
         return cast(T, found.result())
+
+
+@contextmanager
+def _named(run_id: str) -> Iterator[None]:
+    """Turns an error that nobody has thought of into one about this run: the page shows the others.
+
+    The rows are as they were written, but a colleague's program may have written them.
+    """
+    try:
+        yield
+    except MlcdError:
+        raise
+    except Exception as error:
+        logging.getLogger("mlcd.web").warning("a run cannot be shown: %s", on_one_line(f"{run_id}: {error!r}")[:500])
+        what = f"{type(error).__name__}: {on_one_line(str(error))[:200]}"
+        raise StoreError(
+            f"{run_id} cannot be shown ({what}): its record is none that this mlcd writes, or mlcd has a fault"
+        ) from error
 
 
 def run_now(run: Run[Any], *, rows: int, live: bool) -> RunNowJson:

@@ -11,7 +11,7 @@ from mlcd.bench.serve.beds import beds
 from mlcd.bench.serve.case import Bed, Case, searcher, walk
 from mlcd.bench.serve.llmpilot import LENGTHS, described_models
 from mlcd.bench.serve.load_tests import LoadTestCase
-from mlcd.bench.serve.score import ServeComparison, compare
+from mlcd.bench.serve.score import ServeComparison, applicable, compare
 from mlcd.errors import BadInput
 from mlcd.search.serving.auto import ServingAuto
 from mlcd.trial.trial import History
@@ -103,17 +103,20 @@ def test_a_load_test_keeps_the_best_pace_within_the_limit(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("load_tests", [False, True])
-def test_auto_is_near_the_best_after_three_trials(tmp_path: Path, load_tests: bool) -> None:
+def test_what_knows_the_sizes_is_near_the_best_after_three_trials(tmp_path: Path, load_tests: bool) -> None:
     bed = bed_of(write_tables(tmp_path / "t"), load_tests=load_tests)
-    comparison = ServeComparison(strategies=("auto", "random"), trials=(1, 3), slo_ms=(800.0, 30_000.0), seeds=2)
+    texts = ("auto", "falcon-transfer", "random")
+    comparison = ServeComparison(strategies=texts, trials=(1, 3), slo_ms=(800.0, 30_000.0), seeds=2)
+    assert applicable(comparison, bed) == (texts, ())
     rows = compare(comparison, [bed])
     mean = {
         (text, trials): float(np.mean([row.accuracy[trials] for row in rows if row.strategy == text]))
-        for text in ("auto", "random")
+        for text in texts
         for trials in (1, 3)
     }
-    assert mean["auto", 1] > mean["random", 1] + 0.05
-    assert mean["auto", 3] > 0.9
+    for text in texts[:2]:
+        assert mean[text, 1] > mean["random", 1] + 0.05
+        assert mean[text, 3] > 0.9
 
 
 def test_tables_of_another_form_are_refused(tmp_path: Path) -> None:

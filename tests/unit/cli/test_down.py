@@ -100,7 +100,7 @@ def test_everything_off_a_terminal_is_listed_and_needs_yes(engine: Engine, capsy
     assert engine.ended == []
     said = capsys.readouterr().err
     assert "mlcd-two-ffffff-0f0f0f" in said
-    assert "this would end these 3, and there is no terminal to ask on: give -y, RUN or --dry-run" in said
+    assert "this would end these 3 leases, and there is no terminal to ask on: give -y, RUN or --dry-run" in said
     assert run(["down", "--on", "local", "-y", "-o", "json"]) == 0
     assert [each["ended"] for each in json.loads(capsys.readouterr().out)["found"]] == [True] * 3
 
@@ -118,7 +118,7 @@ def test_a_run_that_is_active_is_asked_for(engine: Engine, capsys: pytest.Captur
     engine.owned = ("mlcd-one-a1b2c3-0e0e0e",)
     assert run(["down", "one-a1b2c3", "--on", "local"]) == 2
     assert engine.ended == []
-    assert "these 2, 1 of which an active run uses" in capsys.readouterr().err
+    assert "these 2 leases, 1 of them in use" in capsys.readouterr().err
 
 
 def test_a_dry_run_ends_nothing(engine: Engine) -> None:

@@ -107,7 +107,7 @@ def test_no_more_nodes_than_have_gpus_of_their_own(four: Path) -> None:
 @pytest.mark.parametrize(
     ("gpus", "text"),
     [
-        ("3", "resources.gpus: no type has so many (got [3.0]); allowed: 0, 0.25, 0.5, 1, 2, 4 on local"),
+        ("3", "resources.gpus: no type has this number of GPUs (got 3); allowed: 0, 0.25, 0.5, 1, 2, 4 on local"),
         ("1.5", "resources.gpus: is not a number of GPUs"),
         ("[H200]", "resources.gpus: is not a number of GPUs"),
         ("8..1", "resources.gpus: is an empty range"),

@@ -105,9 +105,12 @@ def start(held: HeldLease, script: str) -> "subprocess.Popen[bytes]":
     return held.start(["sh", "-c", script], env=dict(os.environ), stdin=nowhere, stdout=nowhere, stderr=nowhere)
 
 
+GONE = ProcessId(pid=2**22, started="1")
+
+
 def abandon(held: HeldLease) -> None:
     """As if the mlcd process that holds it had been killed."""
-    held.leases.records.save(replace(held.record, owner=ProcessId(pid=2**22, started="1")))
+    held.leases.records.save(replace(held.record, owner=GONE))
 
 
 def down(capsys: pytest.CaptureFixture[str], code: int) -> dict[str, Any]:
@@ -469,6 +472,56 @@ def test_a_deleted_run_leaves_neither_processes_nor_records(home: Path, mark: st
     assert not [folder for folder in map(Path, held.record.groups) if folder.exists()]
     assert other.leases.records.get(f"{LEASE}-2") is not None, "another run's is not touched"
     other.close()
+
+
+def test_what_a_deleted_run_may_have_left_is_named(
+    home: Path, mark: str, no_groups: None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with Store(home) as store:
+        store.add(make_run(make_problem(), SyntheticCloud(), "auto", run_id="a-run"), spec={})
+    held = hold(home)
+    start(held, DAEMON.format(cwd=held.record.folder, mark=mark)).wait()
+    until(lambda: running(mark))
+    (pid,) = running(mark)
+    abandon(held)
+    assert mlcd(["runs", "rm", "a-run", "--force", "-y"]) == 0
+    assert f"May belong to a-run, and was not ended: pid {pid} (sleep 600.{mark})" in capsys.readouterr().err
+    assert running(mark) == [pid]
+    assert held.leases.records.all() == ([], {}), "its folder is gone: nothing connects it with the run any more"
+
+
+def test_the_record_of_a_deleted_run_goes_although_its_process_was_still_ending(
+    home: Path, no_groups: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with Store(home) as store:
+        store.add(make_run(make_problem(), SyntheticCloud(), "auto", run_id="a-run"), spec={})
+    held = hold(home)
+    abandon(held)
+    LeaseRecords(home).save(replace(held.record, lease_id=f"{LEASE}-s", cloud="slurm", owner=GONE))
+    ending = iter([(os.getpid(), "is still ending")])
+    suspects = local_leases.suspects
+    monkeypatch.setattr(local_leases, "suspects", lambda *given: [*suspects(*given), *ending])
+    assert mlcd(["runs", "rm", "a-run", "--force", "-y"]) == 0
+    assert held.leases.records.all() == ([], {})
+
+
+def test_a_pid_that_a_stranger_has_got_meanwhile_is_not_killed(stranger: "subprocess.Popen[bytes]") -> None:
+    with subprocess.Popen(["sleep", "600"]) as member:
+        control_groups.kill_members(
+            {stranger.pid, member.pid, os.getpid(), 2**22 - 1}, lambda: {member.pid, os.getpid()}
+        )
+        assert member.wait(PATIENCE_SECONDS) == -signal.SIGKILL
+    assert stranger.poll() is None
+
+
+def test_an_agent_signals_no_later_process_with_the_pid_of_one_of_its_own(stranger: "subprocess.Popen[bytes]") -> None:
+    start = processes.started_at(stranger.pid)
+    descendants._signal(stranger.pid, signal.SIGKILL, f"{int(start) - 1}")
+    assert descendants._with_starts()[stranger.pid] == start
+    assert descendants._running({stranger.pid: start, os.getpid(): "1"}) == {stranger.pid: start}
+    assert stranger.poll() is None
+    descendants._signal(stranger.pid, signal.SIGKILL, start)
+    assert stranger.wait(PATIENCE_SECONDS) == -signal.SIGKILL
 
 
 @pytest.mark.parametrize("code", [errno.ENOENT, errno.ENODEV])

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -386,7 +387,11 @@ def test_a_python_without_skypilot_is_named(bare_home: Path, monkeypatch: pytest
 
 def test_without_skypilot_the_command_that_installs_it(bare_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mlcd.clouds.skypilot.credentials.sky_python", lambda: None)
-    assert "pip install 'skypilot[aws]'" in (missing("aws") or "")
+    assert "pip install 'skypilot[aws]==0.14.*'" in (missing("aws") or "")
+    extras = tomllib.loads((Path(__file__).resolve().parents[3] / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ]
+    assert extras["skypilot"] == ["skypilot[aws]==0.14.*"], "the same versions as the extra"
     engine = SkyPilotEngine(SkySettings(infra="aws"), state=bare_home / "state", catalog=load_catalog())
     with pytest.raises(ProviderError, match="SkyPilot is not installed"):
         engine.offer()

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from tests.synthetic import QUICK_TRIALS, Listed, Machine, SyntheticCloud, driven, make_engine, make_problem
@@ -125,3 +125,33 @@ def test_a_cloud_that_says_something_else_is_not_believed() -> None:
     run, _ = train(ShortJobs(is_finished="yes"), problem())
     assert run.status is Status.ALL_FAILED
     assert "is_finished: should be bool" in run.history.failures[0].message
+
+
+def test_a_faster_one_is_told_that_the_work_was_done_elsewhere() -> None:
+    """It was told "not what exhaustive chose", as if the strategy had preferred the slower one."""
+
+    class Slow(_Job):
+        def progress(self) -> Iterator[JobProgress]:
+            yield JobProgress(1.0, 0.0)
+            yield JobProgress(450.0, 10 * WORK)
+
+    class Steady(_Job):
+        def progress(self) -> Iterator[JobProgress]:
+            for second in range(1, 300):
+                yield JobProgress(float(second), 20.0 * second)
+
+    class SecondFinishes(ShortJobs):
+        def lease(self, order: Order) -> Lease:
+            self.purposes.append(order.purpose)
+            if order.config == B:
+                return cast(Lease, Slow(is_finished=True, reached=0.0))
+            return cast(Lease, Steady(is_finished=False, reached=0.0))
+
+    trials = replace(QUICK_TRIALS, seconds=60.0, extension=9.0)
+    given = replace(problem(trial=trials), work_samples=10 * WORK)
+    with Store(None) as store:
+        run = shown(driven(make_engine(given, SecondFinishes(), store, chosen=Listed(configs=(A, B))), store))
+    assert run.choice is not None
+    assert run.choice.config == B
+    why = {each.config: each.text for each in run.train_findings.rejected}
+    assert why[A].endswith("less time, but the last trial had done the rest of the work elsewhere")

@@ -74,3 +74,10 @@ def test_text_page_json_and_python_say_where_it_is() -> None:
     assert path in serverless_html(run)
     assert serverless_json(run)["model_file"] == path
     assert ServerlessResult(run).model == Path(path)
+
+
+def test_one_call_is_not_calls() -> None:
+    run = serverless_run()
+    first = replace(run.steps[0], outcome=replace(run.epochs[0], calls=1))
+    text = serverless_verdict(shown(replace(run, steps=(first,), findings=None)))
+    assert "  1 call, " in text

@@ -332,7 +332,7 @@ def test_an_interrupted_verification_is_paid_and_repeated(play: Callable[..., Se
     def interrupted(_config: Config, _rate: float) -> str:
         raise KeyboardInterrupt
 
-    with pytest.raises(Interrupted, match="mlcd resume toy-1"):
+    with pytest.raises(Interrupted, match="the verification is repeated: `mlcd resume toy-1`"):
         play(problem(), holds=interrupted)
     record = play(problem(), again=True)
     assert record.status is Status.DONE

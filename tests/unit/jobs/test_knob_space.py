@@ -22,6 +22,7 @@ knobs: {precision: [fp32, bf16], recompute: [false, true]}
 job: {samples: 100}
 goal: {minimize: time}
 """
+LEARNS = "{samples: 100, target: {metric: loss, value: 0.1, better: lower}}"
 
 
 @pytest.fixture(autouse=True)
@@ -108,6 +109,19 @@ def test_an_exclusion_leaves_out_what_cannot_be_and_says_so() -> None:
         ({"knobs": "{a: [1, 2], exclude: [{a: [1, 2]}]}"}, "knobs.exclude: excludes every combination"),
         ({"knobs": "{a: 1..1000, b: 1..1000}"}, "knobs: makes 1,000,000 configurations"),
         ({"knobs": "{a: {values: [1, 2], changes: learning}}"}, "knobs.a: changes learning, so the same samples give"),
+        (
+            {"knobs": "{a: {values: 1..17, changes: learning}}", "job": LEARNS},
+            "knobs: the knobs that change learning (a) have 17 combinations",
+        ),
+        (
+            {
+                "knobs": "{a: {values: [1, 2], changes: learning}}",
+                "job": LEARNS,
+                "search": "{work: kept}",
+                "checkpoints": "true",
+            },
+            "search.work: trials with other learning (a) cannot continue one training",
+        ),
         ({"envs": "{PRECISION: fp64}"}, "knobs.precision: is also a variable of envs"),
         ({"search": "{strategy: paleo}"}, "search.strategy: paleo does not search knobs"),
         ({"resources": "{infra: sim/aws}", "job": "{samples: 9, model: resnet152}"}, "knobs: only works on real nodes"),
@@ -115,6 +129,15 @@ def test_an_exclusion_leaves_out_what_cannot_be_and_says_so() -> None:
 )
 def test_what_cannot_be_is_refused(changes: dict[str, str], text: str) -> None:
     assert text in refusal(**changes)
+
+
+def test_knobs_that_change_learning_are_told_apart_and_their_trials_start_afresh() -> None:
+    knobs = "{lr: {values: [0.1, 0.2], changes: learning}, precision: [fp32, bf16]}"
+    found = problem(knobs=knobs, job=LEARNS, checkpoints="true")
+    assert found.learning == ("lr",)
+    assert not found.keeps_work
+    assert not found.beside
+    assert codec.decode(codec.encode(found), Problem).learning == ("lr",)
 
 
 def test_a_knob_counts_as_used_where_commands_or_the_script_name_its_variable(folder: Path) -> None:

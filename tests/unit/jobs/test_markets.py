@@ -79,7 +79,7 @@ def test_work_is_kept_by_default_where_spot_is_a_choice() -> None:
     [
         ("resources: {instance_type: 'p3.*', use_spot: any}\n", "resources.use_spot", 4, "no type has a spot market"),
         ("resources: {use_spot: auto}\n", "resources.use_spot", 4, "did you mean 'any'"),
-        ("resources: {use_spot: sometimes}\n", "resources.use_spot", 4, "must be true or false"),
+        ("resources: {use_spot: sometimes}\n", "resources.use_spot", 4, "must be true, false or any"),
         (
             ANY + "search:\n  spot: {interruptions_per_hour: -1}\n",
             "search.spot.interruptions_per_hour",

@@ -76,6 +76,18 @@ def test_warm_up_is_dropped() -> None:
     assert trial.iterations <= 55 - 12
 
 
+def test_a_first_step_that_compiles_for_longer_than_the_trial_is_no_speed() -> None:
+    """torch.compile: the first report comes after the planned time, and then the steps are quick."""
+
+    def tail(i: int) -> tuple[float, float]:
+        return (50.0, 0.0) if i == 0 else (650.0 + (i - 1), 20.0 * i)
+
+    trial = measurement(ScriptedLease([], tail=tail))
+    assert trial.samples_per_second == pytest.approx(20, rel=0.01)
+    assert trial.extended
+    assert trial.seconds < POLICY.extended_seconds(1)
+
+
 def test_a_level_that_never_settles_is_not_taken_for_warm_up() -> None:
     """At most the first half is dropped: a drop within the second half stays and widens the interval."""
     trial = measurement(endless(lambda i: 20.0 if i < 40 else 10.0), policy=TrialPolicy(extension=0.0))

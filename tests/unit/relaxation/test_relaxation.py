@@ -1,3 +1,7 @@
+import re
+from dataclasses import replace
+
+import pytest
 from tests.synthetic import failed, make_problem, measured
 
 from mlcd.goal import Goal, Objective
@@ -51,8 +55,20 @@ def check_they_help(problem: Problem) -> None:
                 tight = relaxed(problem, budget=limit - Usd(10_001), seconds=answer.deadline_seconds)
                 assert ledger_of(tight).incumbent() is None
             elif limit is not None:
-                tight = relaxed(problem, budget=answer.budget, seconds=limit - 61)
+                tight = relaxed(problem, budget=answer.budget, seconds=limit - (3601 if limit > 47 * 3600 else 61))
                 assert ledger_of(tight).incumbent() is None
+
+
+@pytest.mark.parametrize("samples", [s * 200_000 for s in range(150, 175)])
+def test_the_deadline_that_is_printed_suffices(samples: int) -> None:
+    """From two days on, the text was rounded to the nearest hour: half of the time to less than the run needs."""
+    problem = replace(problem_with(hours=2), work_samples=float(samples))
+    (answer,) = relaxations(ledger_of(problem))
+    said = re.search(r"a deadline of (\d+) d(?: (\d+) h)?$", answer.text)
+    assert said, answer.text
+    hours = int(said[1]) * 24 + int(said[2] or 0)
+    wider = ledger_of(replace(problem, goal=replace(problem.goal, deadline_seconds=hours * 3600.0)))
+    assert best_fitting(wider.problem, wider.history, wider.remaining()) is not None
 
 
 def test_the_limit_that_was_too_small_is_relaxed() -> None:

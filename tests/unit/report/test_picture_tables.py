@@ -17,6 +17,7 @@ from mlcd.goal import Goal, Objective
 from mlcd.kinds import kind_of
 from mlcd.known.resemblance import Resemblance
 from mlcd.report.decisions import decisions
+from mlcd.report.labels import text_width
 from mlcd.report.page import NARROW, WIDE
 from mlcd.report.picture import Picture
 from mlcd.report.pictures import picture_among, pictures_of
@@ -125,6 +126,15 @@ def test_the_map_says_of_every_cell_what_is_known_and_why() -> None:
         if each.state is UntriedState.REFUSED:
             assert re.search(r"its trial costs up to \$[\d.]+, and \$[\d.]+ is free", each.text)
             assert found[str(each.config)][1].startswith("refused")
+
+
+def test_name_of_the_maps_axis_is_not_cut_off() -> None:
+    """One row without a name of its own leaves little room at the left."""
+    for width in (380.0, 1180.0):
+        svg = ET.fromstring(the_map(serving_run()).draw(width))
+        names = [each for each in svg.iter() if each.tag.endswith("text") and each.text == "batch"]
+        assert len(names) == 1
+        assert float(names[0].attrib["x"]) >= text_width("batch", 11)
 
 
 def test_the_map_has_a_bounded_grid_with_everything_that_was_tried() -> None:

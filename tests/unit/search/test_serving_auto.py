@@ -1,23 +1,27 @@
 """auto for serving: what it leaves out, what a wrong description costs, and when it ends."""
 
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from tests.llm_tables import write_tables
 
 from mlcd.bench.serve.beds import beds
-from mlcd.bench.serve.case import Bed, Case, Walk, walk
+from mlcd.bench.serve.case import Bed, Case, Walk, searcher, walk
 from mlcd.bench.serve.llmpilot import described_models
 from mlcd.bench.serve.load_tests import LoadTestCase
 from mlcd.goal import Goal, Objective
+from mlcd.known import Known, KnownModel, TargetModel
 from mlcd.known.language_models import LanguageModel
+from mlcd.loadgen.chat import ChatLimit, ChatMetric
 from mlcd.problem import Problem
 from mlcd.search.serving.auto import ServingAuto
 from mlcd.search.serving.auto_settings import ServingAutoSettings
+from mlcd.space import Config
 from mlcd.space.declared import space_of
 from mlcd.trial.plan import Remaining
-from mlcd.trial.trial import History, Measurement
+from mlcd.trial.trial import History, Load, Measurement, TokenLoad
 from mlcd.units import Usd
 
 TARGET = "google__flan-t5-xxl"
@@ -119,6 +123,94 @@ def test_without_any_knowledge_it_searches_any_knobs() -> None:
     assert found is not None
     assert rates[found.config] > 0.95 * best
     assert len(history) <= 8
+
+
+def words_and_shares(seed: int) -> Bed:
+    """24 settings of a server: two words that matter, a share of a GPU that costs, and some that do not start."""
+    rng = np.random.default_rng(seed)
+    modes, types = (
+        dict(zip("pqrs", rng.normal(0, 0.6, 4), strict=True)),
+        dict(zip("xy", rng.normal(0, 0.4, 2), strict=True)),
+    )
+    grows = rng.uniform(0, 0.9)
+    configs, rates, prices = [], [], []
+    for mode, kind, share in product(modes, types, (25, 50, 100)):
+        configs.append(Config.of({"MODE": mode, "DTYPE": kind, "GPU_SHARE": share}))
+        rate = float(np.exp(4 + modes[mode] + types[kind] + grows * np.log(share / 25) + rng.normal(0, 0.2)))
+        rates.append(0.0 if share == 25 and rng.random() < 0.2 else rate)
+        prices.append(0.34 + 6.7 * share / 100)
+    seconds = np.array([1 / rate if rate else np.inf for rate in rates])
+    unknown = np.full(len(configs), np.nan)
+    models = tuple(
+        KnownModel(
+            target=TargetModel(name=name, operators=()), family=name, latency_seconds=seconds, memory_gib=unknown
+        )
+        for name in ("own", "other")
+    )
+    known = Known(
+        configs=tuple(configs),
+        usd_per_hour=np.array(prices),
+        models=models,
+        curves=(),
+        source="made up",
+        simulated=True,
+    )
+    return Bed(name="own", known=known, targets=("own",), trial_seconds=15.0, noise=0.05, slo_ms=(1e6,))
+
+
+def test_words_of_a_server_are_no_instance_types() -> None:
+    found: dict[str, list[float]] = {"auto": [], "heterbo": [], "random": []}
+    for seed in range(25):
+        bed = words_and_shares(seed)
+        case = Case.of(bed, "own", 1e3, noise=0.05, max_trials=6)
+        assert case is not None
+        for text, accuracies in found.items():
+            made = walk(case, searcher(text, case, bed.sources("own"), seed=seed), seed=seed)
+            accuracies.append(made.accuracy_after(6))
+    mean = {text: float(np.mean(accuracies)) for text, accuracies in found.items()}
+    assert mean["auto"] > mean["heterbo"] + 0.03
+    assert mean["auto"] > mean["random"] + 0.1
+
+
+def test_a_setting_that_breaks_the_limit_counts_as_slow() -> None:
+    space = space_of({"MODE": ["a", "b", "c", "d"], "TYPE": ["x", "y", "z"]})
+    limit = ChatLimit(metric=ChatMetric.TTFT, percentile=95, seconds=1.0)
+    problem = Problem(
+        name="own",
+        work_samples=1e6,
+        space=space,
+        goal=Goal(minimize=Objective.COST, token_limits=(limit,)),
+        usd_per_hour=(Usd.of(2),) * len(space),
+        max_trials=8,
+        noise=0.02,
+        verify_seconds=60.0,
+    )
+    # Everything of mode a is fast and breaks the limit.
+    chosen, history = ServingAuto(), History()
+    while answer := chosen.suggest(problem, history, everything(problem), 1):
+        config = answer[0].config
+        trial = measured(problem, config, 100.0 if config["MODE"] == "a" else 20.0)
+        history = history.with_trials(replace(trial, load=answered(3.0 if config["MODE"] == "a" else 0.5)))
+    assert len(history) == 8
+    assert sum(trial.config["MODE"] == "a" for trial in history.measured) <= 2
+
+
+def answered(ttft_seconds: float) -> Load:
+    times = (ttft_seconds,) * 3
+    tokens = TokenLoad(
+        concurrency=1,
+        requests_per_second=1.0,
+        good_per_second=1.0,
+        input_tokens_per_second=1.0,
+        output_tokens_per_second=1.0,
+        input_tokens=1,
+        output_tokens=1,
+        ttft=times,
+        tpot=(0.01,) * 3,
+        e2e=times,
+        front=(),
+    )
+    return Load(p50_seconds=1.0, p95_seconds=1.0, p99_seconds=1.0, requests=10, tokens=tokens)
 
 
 def measured(problem: Problem, config: object, rate: float) -> Measurement:

@@ -57,7 +57,7 @@ BAD = {
     "not a mapping": ("[1, 2]", "knobs: must be a mapping"),
     "nothing": ("{}", "knobs: names no knob"),
     "no values": ("{a: []}", "knobs.a: must not be empty"),
-    "a value twice": ("{a: [1, 1]}", "knobs.a: repeats a value"),
+    "a value twice": ("{a: [1, 1]}", "knobs.a: has the value 1 twice"),
     "nested values": ("{a: [[1]]}", "knobs.a[0]: must be a number, text, true or false"),
     "the word for no value": ("{a: [unset]}", "knobs.a[0]: must be a line of text that is neither blank nor 'unset'"),
     "an empty range": ("{a: 3..1}", "knobs.a: is an empty range", "did you mean '1..3'?"),

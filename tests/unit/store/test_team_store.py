@@ -13,11 +13,16 @@ from click.testing import CliRunner
 from tests.postgres_server import OWNER, Server
 from tests.unit.store.test_store import FUNCTIONS, add, call, epoch, epoch_step, header, measured, nodes_problem, step
 
+import mlcd
+from mlcd import codec
 from mlcd.cli.main import cli, run
 from mlcd.errors import BadInput, MlcdError, RunBusy, StoreError
+from mlcd.functions import FunctionProblem
 from mlcd.jobs.earlier_runs import earlier_runs
 from mlcd.jobs.prepared import check_here
 from mlcd.jobs.train import prepare
+from mlcd.problem import Problem
+from mlcd.run.header import Header
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run
 from mlcd.spec import read_train
@@ -26,8 +31,9 @@ from mlcd.store import postgres as postgres_module
 from mlcd.store.address import parsed
 from mlcd.store.copying import copy_runs
 from mlcd.store.damage import DamagedStore, NotWritable
+from mlcd.store.database import Connection
 from mlcd.store.postgres import Found, PostgresDatabase, Session
-from mlcd.store.rows import TABLES
+from mlcd.store.rows import TABLES, insert, insert_numbered
 from mlcd.store.sqlite import SCHEMA, SqliteDatabase
 from mlcd.store.store import FILE, Store, has_store
 from mlcd.store.team import make_store
@@ -249,7 +255,10 @@ def test_a_store_of_another_version_or_none_is_left_alone(
         ("postgresql://u:{secret}@127.0.0.1:1/x?bad", "is not an address that PostgreSQL knows"),
         ("postgresql://u:{secret}%zz@127.0.0.1:1/x", "is not an address that PostgreSQL knows"),
         ("mysql://u:{secret}@h/x", r"MLCD_STORE: is not the address of a PostgreSQL server \(got mysql://\.\.\.\)"),
-        ("u:{secret}@h", r"MLCD_STORE: is not the address of a PostgreSQL server \(got something else\)"),
+        (
+            "u:{secret}@h",
+            r"MLCD_STORE: is not the address of a PostgreSQL server \(got a value that does not begin with postgresql://\)",
+        ),
         ("postgresql://u:{secret}@h/x y", "is not the address of a PostgreSQL server"),
         ("postgresql://no.such.host.invalid/x?user=u&password={secret}", "cannot be reached"),
     ],
@@ -387,6 +396,128 @@ def test_a_run_says_who_made_it_and_is_resumed_only_there(
     assert {row["made_by"] for row in json.loads(capsys.readouterr().out)["runs"]} == {made_by}
     assert run(["runs", "--restore"]) == 2
     assert "a server is restored from its own backups" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "../owned", "/etc", "a/b", "x" * 101, "-rf", "a\nb"])
+def test_a_run_that_a_colleague_gave_a_path_as_name_is_no_run_of_this_machine(
+    here: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    (tmp_path / "home" / "work" / "owned").mkdir(parents=True)
+    (tmp_path / "home" / "locks").mkdir(exist_ok=True)
+    written(here, name, header(name))
+    with pytest.raises(BadInput, match="there is no run to continue"):
+        here.latest(unfinished=True)  # before: "..", whose files are here; `mlcd resume` ran its command
+    with pytest.raises(DamagedStore, match="its name is none that mlcd gives to runs"):
+        here.load(name)
+    for arguments in (
+        ["resume"],
+        ["resume", "--", name],
+        ["runs", "rm", "-y", "--force", "--", name],
+        ["logs", "--", name],
+    ):
+        assert run(arguments) in (1, 2)
+    with pytest.raises(BadInput, match="is no name of a run"), here.lock(name):
+        pass
+    assert run(["runs"]) == 0
+    assert "damaged" in capsys.readouterr().out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["home"]
+    assert (tmp_path / "home" / "work" / "owned").is_dir()
+
+
+def test_a_run_whose_header_names_another_one_is_damaged(here: Store) -> None:
+    written(here, "innocent-0a1b2c", header("../../elsewhere"))
+    with pytest.raises(DamagedStore, match="what was recorded when it started is of another run"):
+        here.load("innocent-0a1b2c")
+    with pytest.raises(DamagedStore, match="is of another run"):
+        here.kind("innocent-0a1b2c")
+    assert [bool(line.damage) for line in here.runs()] == [True]
+
+
+def test_a_run_that_a_colleague_gave_the_name_of_one_of_this_machine_is_not_continued_here(
+    here: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its files are here, from a time before the team's store; the record is not the one that was written here."""
+    name = "mine-0a1b2c"
+    (tmp_path / "home" / "work" / name).mkdir(parents=True)
+    (tmp_path / "home" / "locks").mkdir(exist_ok=True)
+    (tmp_path / "home" / "locks" / f"{name}.lock").touch()
+    written(here, name, header(name))
+    assert not here.is_here(name)  # before: yes, and `mlcd resume` ran its command
+    with pytest.raises(BadInput, match="there is no run to continue"):
+        here.latest(unfinished=True)
+    assert run(["resume", name]) == 2
+    assert "resume it there" in capsys.readouterr().err
+    add(here, "own")
+    assert here.is_here("own")
+    here.remove("own")
+    assert not list((tmp_path / "home" / "locks").glob("own.*"))
+
+
+def test_a_run_with_a_hostile_name_is_not_copied_and_the_others_are(here: Store, team: str, tmp_path: Path) -> None:
+    add(here, "good")
+    written(here, "../x", header("../x"))
+    done = copy_runs(team, str(tmp_path / "archive"))
+    assert (done.copied, done.damaged) == (("good",), (("../x", "its name is none that mlcd gives to runs"),))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["store", f"postgresql://ana:{SECRET}@h/team"], "no such command 'postgresql://ana@h/team'"),
+        (["store", "copy", "~nosuchuser", "x"], "FROM: there is no folder '~nosuchuser'"),
+        (["store", "copy", "HOME", "~nosuchuser"], "TO: there is no folder '~nosuchuser'"),
+    ],
+)
+def test_arguments_of_store_that_cannot_be_get_one_line_without_a_password(
+    arguments: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run([each.replace("HOME", str(tmp_path)) for each in arguments]) == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert SECRET not in said
+
+
+def test_a_colleague_s_run_that_is_called_simulated_runs_nothing_here(
+    here: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is continued anywhere must be simulated. Before, its command was run."""
+    job = tmp_path / "job.yaml"
+    job.write_text(
+        f"name: harmless\nresources: {{infra: local}}\nnum_nodes: 1\nrun: touch {tmp_path}/owned\n"
+        "job: {samples: 1000}\ngoal: {minimize: time, deadline: 1h}\nsearch: {strategy: random, max_trials: 1}\n"
+    )
+    prepared = prepare(read_train(job), seed=0, folder=tmp_path / "colleague")
+    made = prepared.new_run()
+    header = replace(made.header, simulated=True, cloud="sim/aws")
+    row = {
+        "run_id": made.run_id,
+        "header": codec.encode(header),
+        "problem": codec.encode(made.problem, Problem | FunctionProblem),
+        "spec": codec.dump(dict(prepared.spec)),
+    }
+    written(here, made.run_id, header, row)
+    assert run(["resume", made.run_id]) == 2
+    assert "is recorded as simulated on sim/aws, but its job would run on local" in capsys.readouterr().err
+    with pytest.raises(BadInput, match="would run on local"):
+        mlcd.resume(made.run_id, home=tmp_path / "home")
+    assert not (tmp_path / "owned").exists()
+    assert here.load(made.run_id).steps == ()
+
+
+def written(store: Store, name: str, made: Header, row: dict[str, str] | None = None) -> None:
+    """A run on real nodes as a colleague may write it, who has the right to add rows and computes their digests."""
+    whole = row or {
+        "run_id": name,
+        "header": codec.encode(replace(made, simulated=False, cloud="local")),
+        "problem": codec.encode(nodes_problem(), Problem | FunctionProblem),
+        "spec": '{"run": "touch owned"}',
+    }
+
+    def work(db: Connection) -> None:
+        insert(db, "runs", [whole])
+        insert_numbered(db, "statuses", {"run_id": name, "status": "running", "at": 1.0})
+
+    store._database.write(work)
 
 
 def test_what_others_measured_is_known_to_auto(here: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

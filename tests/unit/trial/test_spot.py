@@ -9,7 +9,7 @@ from scipy.stats import nbinom
 from mlcd.goal import Goal, Objective
 from mlcd.interruptions import LEAST_INTERVAL_SECONDS, MOST_INTERVAL_SECONDS, Interruptions
 from mlcd.ledger import Ledger
-from mlcd.problem import Problem
+from mlcd.problem import DataMove, Problem
 from mlcd.run.authorisation import Authorisation, Refusal
 from mlcd.search.markets import PerMachine
 from mlcd.search.registry import strategy
@@ -150,6 +150,23 @@ def test_a_bound_assumes_as_many_interruptions_as_the_assurance_says() -> None:
         assert bound == pytest.approx(undisturbed + count * (100.0 + interval + 10))
 
 
+def test_every_interruption_brings_the_data_again() -> None:
+    """Each lease has new nodes: a plan pays for its data once, and once more for each interruption that it counts."""
+    moved = Usd.of(5)
+    plain, paying = problem(), problem(moves={"": DataMove(usd=moved)})
+    without, plan = Plan.of(plain, measured(2)), Plan.of(paying, measured(2))
+    known = paying.interruptions
+    assert known is not None
+    count = known.quantile(config(2, SPOT), plan.worst_seconds, paying.assurance)
+    assert count > 1
+    assert plan.worst_usd == without.worst_usd + moved * (1 + count)
+    expected = known.per_second(config(2, SPOT)) * plan.seconds
+    assert plan.usd.dollars == pytest.approx(without.usd.dollars + 5 * (1 + expected), abs=1e-5)
+    assert plan.moved_usd == moved  # of the lease that starts next
+    on_demand = Plan.of(paying, measured(2, ON_DEMAND))
+    assert on_demand.worst_usd == Plan.of(plain, measured(2, ON_DEMAND)).worst_usd + moved
+
+
 # ---- plans of both markets
 
 
@@ -238,6 +255,22 @@ def test_money_for_the_fallback_is_kept_too() -> None:
     assert seconds_on_spot(found, config(2, SPOT), [on_demand], remaining(found, usd=on_demand.worst_usd))[1] is None
 
 
+def test_a_look_on_spot_nodes_pays_for_bringing_their_data() -> None:
+    """Else an interruption could leave less than the fallback needs."""
+    moved = Usd.of("0.5")
+    found = problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(28)), moves={"": DataMove(usd=moved)})
+    history = with_markets(found, History((measured(2),)))
+    left = remaining(found, usd=Usd.of(28))
+    (place,) = watched(found, history, left)
+    watch = place.watch
+    assert watch is not None
+    assert watch.fallback is not None
+    assert watch.usd == found.price(config(2, SPOT)).for_seconds(watch.seconds) + moved
+    assert watch.usd + watch.fallback.worst_usd <= Usd.of(28)
+    paid, _ = seconds_on_spot(found, config(2, SPOT), [watch.fallback], left, has_data=True)
+    assert paid > watch.seconds
+
+
 def test_the_ledger_refuses_spot_without_room_for_the_fallback() -> None:
     found = problem(goal=Goal(minimize=Objective.COST, deadline_seconds=13 * HOUR))
     history = with_markets(found, History((measured(2),)))
@@ -248,6 +281,22 @@ def test_the_ledger_refuses_spot_without_room_for_the_fallback() -> None:
     assert answer.seconds <= 13 * HOUR
     later = replace(ledger, elapsed_seconds=10.0)
     assert isinstance(later.authorise_run(place.plan, place.watch), Refusal)
+
+
+def test_where_nothing_fits_for_certain_spot_goes_on_without_a_fallback_if_it_is_likely_to_fit() -> None:
+    """After an interruption: to end the training there would waste what remains."""
+    seen = belief(seen=1, expected=0.05)
+    found = problem(goal=Goal(minimize=Objective.COST, budget=Usd.of(9)), interruptions=seen, watched=True)
+    history = with_markets(found, History((measured(2),)))
+    left = remaining(found, usd=Usd.of(9))
+    assert not any(left.fits(Plan.of(found, trial)) for trial in history.measured)
+    (place,) = watched(found, history, left)
+    assert place.plan.config == config(2, SPOT)
+    assert place.watch is not None
+    assert place.watch.fallback is None
+    assert place.watch.is_covered(left)
+    assert list(watched(replace(found, watched=False), history, left)) == []
+    assert list(watched(found, history, remaining(found, usd=Usd.of(4)))) == []  # not likely to
 
 
 def test_a_job_that_saves_nothing_is_not_watched_on_spot() -> None:

@@ -17,6 +17,7 @@ from mlcd.findings import shown
 from mlcd.loadgen.chat import ChatLimit, ChatMetric
 from mlcd.run.run import Run
 from mlcd.trial.outcome import Status
+from mlcd.units import format_seconds
 from mlcd.web.answer import Tile, tiles
 from mlcd.web.records import run_now
 
@@ -32,9 +33,21 @@ def test_training_says_what_was_chosen_why_and_what_it_took() -> None:
     assert run.choice is not None
     assert (chosen.what, chosen.value) == ("Chosen", str(run.choice.config))
     assert chosen.small == f"Fastest for at most $10. The search ended: {run.stopped}."
-    assert cost.value == str(run.choice.usd)
     assert trials.value == str(len(run.trials))
-    assert "with the search" in time.small or shown(run).train_findings.receipt.run_is_predicted
+    paid = shown(run).train_findings.receipt
+    assert not paid.run_is_predicted
+    assert (time.what, time.value) == ("Time, search and training", format_seconds(paid.total_seconds))
+    assert (cost.what, cost.value) == ("Cost, search and training", str(paid.total_usd))
+    assert cost.small == f"training {paid.run_usd} ({run.choice.usd} expected), search {paid.search_usd}"
+
+
+def test_training_that_has_not_ended_shows_what_is_expected() -> None:
+    run = budget_run()
+    assert run.choice is not None
+    going = replace(run, steps=run.trials, findings=None, status=Status.RUNNING)
+    _, time, cost, _ = answered(going)
+    assert (cost.what, cost.value) == ("Training cost, expected", str(run.choice.usd))
+    assert time.what == "Training time, expected"
 
 
 def test_training_that_has_just_begun_has_nothing_yet() -> None:
@@ -70,5 +83,6 @@ def test_functions_show_the_loss_and_its_target() -> None:
     assert "Trained to the target." in loss.small
     assert cost.value == str(run.spent)
     assert (epochs.what, int(epochs.value)) == ("Epochs", len(run.epoch_steps))
+    assert epochs.small == "2 of 4 on 100 x 1,769 MB"
     assert time.what == "Time"
     assert answered(infeasible_serverless_run())[0].value == "-"

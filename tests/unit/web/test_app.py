@@ -4,15 +4,19 @@ import asyncio
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.ui_page import JOB
+from tests.unit.store.test_store import add, measured, step
 
 import mlcd
 from mlcd.errors import BadInput
+from mlcd.space import Config
 from mlcd.store.store import Store
+from mlcd.web import records
 from mlcd.web.api import Api
 from mlcd.web.app import make_app
 from mlcd.web.bench_results import read_benches
@@ -72,7 +76,8 @@ def asker(home: Path, feed: Feed | None = None) -> Ask:
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
+        with suppress(ZeroDivisionError):  # what a test breaks is answered, and raised for the server's log
+            asyncio.run(app(scope, receive, send))  # type: ignore[arg-type]
         whole = b"".join(each.get("body", b"") for each in sent)
         return sent[0]["status"], {name.decode(): value.decode() for name, value in sent[0]["headers"]}, whole
 
@@ -224,6 +229,49 @@ def test_store_that_cannot_be_read_is_a_page_and_an_answer_that_say_so(tmp_path:
     for path in ("/", "/api/runs"):
         status, _, body = ask(path)
         assert (status, "it is not a database" in body.decode()) == (503, True)
+
+
+def test_a_run_that_cannot_be_shown_leaves_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A colleague's rows, with right digests: before, the whole list was answered with 500."""
+    with Store(tmp_path) as store:
+        for name in ("good", "hostile", "fatal"):
+            add(store, name)
+        store.start("hostile", [step(1)])
+        store.end("hostile", step(1).ended(measured(Config.deployment("<b>nowhere</b>", 3))))
+    now = records.run_now
+
+    def failing(run: Any, **given: Any) -> Any:
+        return 1 / 0 if run.run_id == "fatal" else now(run, **given)
+
+    monkeypatch.setattr(records, "run_now", failing)
+    ask = asker(tmp_path)
+    status, _, body = ask("/api/runs")
+    listed = {run["run_id"]: run["damage"] for run in json.loads(body)["runs"]}
+    assert (status, listed["good"]) == (200, "")
+    assert "which is none of its configurations" in listed["hostile"]
+    assert "fatal cannot be shown (ZeroDivisionError" in listed["fatal"]
+    status, _, body = ask("/")
+    assert (status, b"<b>nowhere" in body) == (200, False)
+    for name, says in (("hostile", "which is none of its"), ("fatal", "cannot be shown (ZeroDivisionError")):
+        for path in (f"/runs/{name}", f"/api/runs/{name}/now", f"/compare?run=good&run={name}"):
+            status, _, body = ask(path)
+            assert (status, says in body.decode(), b"<b>nowhere" in body) == (
+                503,
+                True,
+                "api" in path and name == "hostile",
+            )
+    assert ask("/runs/good")[0] == 200
+
+
+def test_what_nobody_expected_is_a_page_and_an_answer_that_say_so(
+    home: Path, runs: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Records, "run", lambda *_: 1 / 0)
+    for path in (f"/runs/{runs[0]}/what-if", f"/api/runs/{runs[0]}/why-not"):
+        status, headers, body = asker(home)(path)
+        assert status == 500
+        assert "unexpected ZeroDivisionError: this is a bug in mlcd" in body.decode()
+        assert "content-security-policy" in headers
 
 
 def test_too_many_clients_are_refused(home: Path, runs: tuple[str, str]) -> None:

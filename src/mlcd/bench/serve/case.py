@@ -64,6 +64,11 @@ class Bed:
         """Whether methods that use operators apply."""
         return bool(self.known.curves) and all(model.target.operators for model in self.known.models)
 
+    @property
+    def has_sizes(self) -> bool:
+        """Whether methods that use the sizes of language models apply."""
+        return self.known.lengths is not None and all(model.target.language for model in self.known.models)
+
     def model(self, name: str) -> KnownModel:
         """The target of that name, with its true latencies."""
         return next(model for model in self.known.models if model.name == name)

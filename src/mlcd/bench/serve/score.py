@@ -88,7 +88,9 @@ def applicable(comparison: ServeComparison, bed: Bed) -> tuple[tuple[str, ...], 
     unable: list[str] = []
     for text in comparison.strategies:
         cls = strategy_class(text.partition(":")[0].strip(), serving=True)
-        (unable if getattr(cls, "needs_operators", False) and not bed.has_operators else able).append(text)
+        applies = bed.has_operators or not getattr(cls, "needs_operators", False)
+        applies = applies or (bed.has_sizes and getattr(cls, "takes_sizes", False))
+        (able if applies else unable).append(text)
     return tuple(able), tuple(unable)
 
 
@@ -101,6 +103,8 @@ def compare(comparison: ServeComparison, beds: Sequence[Bed]) -> list[ServeRow]:
         for name in bed.targets
         if fnmatchcase(name, comparison.targets)
     ]
+    if not any(applicable(comparison, bed)[0] for bed in beds):
+        raise BadInput("--strategies: none of these applies to the tables")
     if not tasks:
         raise BadInput(f"--targets: none matches {comparison.targets!r}")
     found = run_tasks(_in_worker, tasks, jobs=comparison.jobs)

@@ -19,6 +19,8 @@ class _Account:
     command: str
 
 
+SUPPORTED = "==0.14.*"
+"""The versions of SkyPilot that mlcd is tested with, as the extra `skypilot` has them."""
 ACCOUNTS = {
     "aws": _Account(
         "aws",
@@ -81,7 +83,7 @@ def require_sky(infra: str) -> Path:
     if (python := sky_python()) is not None:
         return python
     cloud = cloud_of(infra)
-    package = f"skypilot[{ACCOUNTS[cloud].extra}]" if cloud in ACCOUNTS else "skypilot"
+    package = (f"skypilot[{ACCOUNTS[cloud].extra}]" if cloud in ACCOUNTS else "skypilot") + SUPPORTED
     raise ProviderError(f"SkyPilot is not installed; run: pip install '{package}' (or scripts/setup-skypilot)")
 
 

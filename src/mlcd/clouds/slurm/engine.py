@@ -218,6 +218,15 @@ def _records(folder: Path) -> LeaseRecords:
     return LeaseRecords(home_of(folder))
 
 
+def forget_owners(home: Path, run_id: str) -> None:
+    """Forget who held the leases of a deleted run, unless somebody here still does; jobs are found by their names."""
+    records = LeaseRecords(home)
+    for old in records.all()[0]:
+        if old.cloud == NAME and old.run_id == run_id and not old.is_owned:
+            with suppress(OSError):
+                records.forget(old.lease_id)
+
+
 def _record_owner(order: NodeOrder) -> None:
     """Record that this process owns the lease, and forget this machine's leases that nobody owns any more."""
     records = _records(order.folder)

@@ -3,10 +3,12 @@ r"""What is expected of a language model on every configuration before its first
 ln seconds of a request of model m in configuration c (requests in flight / rate) is the prediction of
 mlcd.models.serving.roofline plus a residual:
 
-    r_m(c) = g(c) + h_m(c),    cov = S(m, m') K_g(c, c') + [m = m'] K_h(c, c')
+    r_m(c) = g(c) + h_m(c),    cov = S(m, m') K_g(c, c') + R(m, m') K_h(c, c')
 
 g is what the roofline gets wrong on a GPU or at a concurrency for all models, S is 1 for two models that both have an
-encoder or both have none, else OTHER_KIND; h is the model's own. Both kernels add up a level, the kind of GPU, the
+encoder or both have none, else OTHER_KIND; h is the model's own. R is 1 for a model and itself, 0 for two models of
+which one has an encoder, else LIKENESS times a correlation that falls with the distance of their sizes (`alike`): a
+server runs a fine-tuned model as it runs its base. Both kernels add up a level, the kind of GPU, the
 instance type, and smooth changes along the concurrency. Known models are measurements of r; what remains uncertain of
 the new one is the belief's covariance, which trials then reduce.
 
@@ -46,6 +48,12 @@ SCALES = {"shared": (0.5, 0.7, 1.0, 1.4), "level": (0.3, 0.45, 0.7, 1.0, 1.5), "
 likely given the others."""
 SCALE_DEVIATION = 0.5
 """Prior deviation of ln of a scale: five models say little about a deviation."""
+LIKENESS = 0.9
+"""How much of their own residuals two models of the same sizes have in common: their vocabularies may differ, and with
+them the tokens of a text. Unmeasured."""
+LIKENESS_LENGTHS = (0.1, 0.3, 1.0)
+"""Distances of two models' sizes over which that falls: the one under which each known model is most likely given the
+others. 0.1 is that of two models of one size alone; 1 that of two that differ by a factor of e in one size."""
 LEAST_MODELS = 3
 """With fewer known models, all scales are 1."""
 MOST_ROWS_OF_A_MODEL = 40
@@ -107,17 +115,17 @@ def language_prior(
         knobs = np.repeat(np.repeat(knobs, len(users), axis=0), len(users), axis=1)
     past = known.paces or known
     experience = _experience(past)
-    ratio = _ratio(past, places)
+    ratio = _ratio(past, places, language)
     memory = np.ones(len(configs), dtype=bool)
     described = None
     if language is not None:
         machines = [setting.machine for setting in places.settings[:: max(len(users), 1)]]
         memory = np.array([fits(language, machine, known.lengths) for machine in machines])
         mean = log_seconds(language, places.settings, known.lengths, experience.log_factors)
-        described = _belief(experience, places, mean, encoder=language.has_encoder, knobs=knobs)
+        described = _belief(experience, places, mean, model=language, knobs=knobs)
     models = [run.model for run in experience.runs] or [TYPICAL]
     mean = _average(models, places.settings, known.lengths, experience.log_factors)
-    undescribed = _belief(experience, places, mean, encoder=None, level=UNDESCRIBED_LEVEL, knobs=knobs)
+    undescribed = _belief(experience, places, mean, model=None, level=UNDESCRIBED_LEVEL, knobs=knobs)
     return LanguagePrior(
         described=described,
         undescribed=undescribed,
@@ -147,11 +155,12 @@ def thinned_users(users: tuple[int, ...], configs: int) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scales:
-    """What the deviations are multiplied with; see SCALES."""
+    """What the deviations are multiplied with (SCALES), and one of LIKENESS_LENGTHS."""
 
     shared: float = 1.0
     level: float = 1.0
     own: float = 1.0
+    likeness_length: float = LIKENESS_LENGTHS[0]
 
     def deviations(self) -> tuple[dict[str, float], dict[str, float]]:
         """SHARED and OWN with these scales."""
@@ -311,18 +320,21 @@ def _learnt_scales(experience: _Experience, lengths: TokenLengths) -> Scales:
         off = _residuals(run, lengths, others.log_factors)
         some = _spread(np.arange(len(rows), dtype=np.intp))
         if experience.places is not None:
-            cases.append((others.thinned(), experience.places.at(rows[some]), off[some], run.model.has_encoder))
-    best, found = -np.inf, Scales()
-    for shared, level, own in product(*SCALES.values()):
-        scales = Scales(shared=shared, level=level, own=own)
-        score = -0.5 * sum((np.log(scale) / SCALE_DEVIATION) ** 2 for scale in (shared, level, own))
-        for others, places, off, encoder in cases:
-            belief = _belief(replace(others, scales=scales), places, np.zeros(len(off)), encoder=encoder)
+            cases.append((others.thinned(), experience.places.at(rows[some]), off[some], run.model))
+
+    def score(scales: Scales) -> float:
+        parts = (scales.shared, scales.level, scales.own)
+        total = -0.5 * sum((float(np.log(scale)) / SCALE_DEVIATION) ** 2 for scale in parts)
+        for others, places, off, model in cases:
+            belief = _belief(replace(others, scales=scales), places, np.zeros(len(off)), model=model)
             errors = np.where(np.abs(off) > OUTLIER, np.abs(off), MEASUREMENT_ERROR)
-            score += belief.log_likelihood(np.arange(len(off), dtype=np.intp), off, errors)
-        if score > best:
-            best, found = float(score), scales
-    return found
+            total += belief.log_likelihood(np.arange(len(off), dtype=np.intp), off, errors)
+        return total
+
+    # The length first, then the deviations under it: all combinations would take three times as long.
+    length = max(LIKENESS_LENGTHS, key=lambda each: score(Scales(likeness_length=each)))
+    every = (Scales(shared=s, level=v, own=o, likeness_length=length) for s, v, o in product(*SCALES.values()))
+    return max(every, key=score)
 
 
 def _belief(
@@ -330,11 +342,14 @@ def _belief(
     places: _Places,
     mean: Floats,
     *,
-    encoder: bool | None,
+    model: LanguageModel | None,
     level: float | None = None,
     knobs: Floats | None = None,
 ) -> Belief:
-    """The belief about a new model whose roofline is `mean`, after the residuals of the known ones."""
+    """The belief about a new model whose roofline is `mean`, after the residuals of the known ones.
+
+    Without its description, `model` is None, and it is like none of them.
+    """
     in_common, of_one = experience.scales.deviations()
     shared = _kernel(places, places, in_common)
     own = _kernel(places, places, of_one if level is None else {**of_one, "level": level})
@@ -344,17 +359,36 @@ def _belief(
     if experience.places is None:
         return Belief(mean=mean, covariance=shared + own)
     past = experience.places
-    alike = np.where(experience.encoder[:, None] == experience.encoder[None, :], 1.0, OTHER_KIND)
-    same = experience.model[:, None] == experience.model[None, :]
-    among = alike * _kernel(past, past, in_common) + same * _kernel(past, past, of_one)
+    kinds = np.where(experience.encoder[:, None] == experience.encoder[None, :], 1.0, OTHER_KIND)
+    runs = [run.model for run in experience.runs]
+    length = experience.scales.likeness_length
+    likeness = np.array([[1.0 if one is other else alike(one, other, length) for other in runs] for one in runs])
+    among = kinds * _kernel(past, past, in_common)
+    among += likeness[np.ix_(experience.model, experience.model)] * _kernel(past, past, of_one)
     among += np.diag(experience.errors**2 + SINGLE**2)
-    likeness = OTHER_KIND if encoder is None else np.where(experience.encoder == encoder, 1.0, OTHER_KIND)
-    across = _kernel(places, past, in_common) * likeness
+    if model is None:
+        across = _kernel(places, past, in_common) * OTHER_KIND
+    else:
+        to_runs = np.array([alike(model, run, length) for run in runs])[experience.model]
+        across = _kernel(places, past, in_common) * np.where(experience.encoder == model.has_encoder, 1.0, OTHER_KIND)
+        across += _kernel(places, past, of_one) * to_runs
     factor = cho_factor(among, lower=True)
     return Belief(
         mean=mean + across @ cho_solve(factor, experience.residuals),
         covariance=shared + own - across @ cho_solve(factor, across.T),
     )
+
+
+def alike(one: LanguageModel, other: LanguageModel, length: float) -> float:
+    """R of two models: LIKENESS where their sizes are the same, less with their distance, 0 for two kinds.
+
+    The distance is that of ln of parameters, layers, width and bytes kept for a token.
+    """
+    if one.has_encoder != other.has_encoder:
+        return 0.0
+    sizes = [(each.parameters, each.layers, each.hidden, each.kv_bytes) for each in (one, other)]
+    apart = float(np.sqrt(((np.log(sizes[0]) - np.log(sizes[1])) ** 2).sum()))
+    return LIKENESS * float(matern(np.array(apart / length)))
 
 
 def _kernel(one: _Places, other: _Places, deviations: Mapping[str, float]) -> Floats:
@@ -378,25 +412,40 @@ def _parts(one: _Places, other: _Places) -> dict[str, Floats]:
     }
 
 
-def _ratio(known: Known, places: _Places) -> Belief | None:
-    """By concurrency: the median over known models, between two of them on a straight line."""
-    found: dict[float, list[float]] = {}
+def _ratio(known: Known, places: _Places, language: LanguageModel | None) -> Belief | None:
+    """By concurrency: the weighted median over known models, between two concurrencies on a straight line.
+
+    A model of another kind counts OTHER_KIND times as much: servers schedule the prompts of encoders differently.
+    """
+    found: dict[float, list[tuple[float, float]]] = {}
     for model in known.models:
         if model.p50_seconds is None:
             continue
+        theirs = model.target.language
+        other = language is not None and theirs is not None and language.has_encoder != theirs.has_encoder
         rows = np.flatnonzero(np.isfinite(model.latency_seconds) & np.isfinite(model.p50_seconds))
         for row in rows:
             ratio = float(np.log(model.p50_seconds[row] / model.latency_seconds[row]))
-            found.setdefault(float(np.log2(known.batches[row])), []).append(ratio)
+            found.setdefault(float(np.log2(known.batches[row])), []).append((ratio, OTHER_KIND if other else 1.0))
     if not found:
         return None
     seen = sorted(found)
-    middle = {users: float(np.median(found[users])) for users in seen}
-    off = np.array([abs(value - middle[users]) for users in seen for value in found[users]])
-    deviation = max(float(np.median(off)) * 1.5, LEAST_RATIO_DEVIATION)  # robust: 1.48 x median for a normal
+    middle = {users: _weighted_median(found[users]) for users in seen}
+    off = [(abs(value - middle[users]), weight) for users in seen for value, weight in found[users]]
+    deviation = max(_weighted_median(off) * 1.5, LEAST_RATIO_DEVIATION)  # robust: 1.48 x median for a normal
     mean = np.interp(places.users, seen, [middle[users] for users in seen])
     apart = matern(np.abs(places.users[:, None] - places.users[None, :]) / USERS_LENGTH)
     return Belief(
         mean=mean,
         covariance=RATIO_LEVEL**2 + deviation**2 * 0.5 * (apart + np.eye(len(mean))),
     )
+
+
+def _weighted_median(pairs: list[tuple[float, float]]) -> float:
+    """Of (value, weight): where half of the weight lies on either side; between two values their mean."""
+    values, weights = np.array(sorted(pairs)).T
+    upto = np.cumsum(weights)
+    half = upto[-1] / 2
+    at = int(np.searchsorted(upto, half * (1 - 1e-12)))
+    after = min(at + 1, len(values) - 1)
+    return float(values[at] if upto[at] > half * (1 + 1e-12) else (values[at] + values[after]) / 2)

@@ -8,19 +8,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mlcd.known.tables import Known, TargetModel
-from mlcd.models.knob_gp import Columns
-from mlcd.models.serving.gaussian import Belief, matern
-from mlcd.models.serving.language import LanguagePrior, language_prior
+from mlcd.models.serving.gaussian import Belief
+from mlcd.models.serving.language import LanguagePrior
 from mlcd.problem import Problem
 from mlcd.search.serving.auto_settings import ServingAutoSettings
 from mlcd.search.serving.falcon_settings import FalconTransferSettings
 from mlcd.search.serving.falcon_transfer import operator_prior
 from mlcd.search.serving.heterbo import ServingHeterBO
+from mlcd.search.serving.language_sizes import sizes_prior
+from mlcd.search.serving.own_knobs import OwnKnobs, has_only_own_knobs
 from mlcd.search.serving.paces import Paces
 from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
 from mlcd.search.serving.serving_forecast import LoadTests, ServingForecast, load_tests, outlook
 from mlcd.search.serving.table_informed import ById, Need
-from mlcd.space import Config, Space
+from mlcd.search.strategy import Strategy
+from mlcd.space import Space
 from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import FailureKind, History, Suggestion
 from mlcd.units import HOUR
@@ -31,8 +33,6 @@ DEFAULTS = ServingAutoSettings()
 
 RUNS_WHERE_IT_FITS, RUNS_WHERE_NOT, RUNS_UNKNOWN = 0.95, 0.02, 0.7
 """The probability that a trial does not run out of memory: by the model's sizes, against them, and without them."""
-KNOB_LENGTH = 0.5
-"""Share of a knob's range over which its effect changes, times the root of the number of knobs: as in knob_gp."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -50,8 +50,9 @@ class ServingAuto(PosteriorStrategy):
     """The trial that may turn out best for its price, until none is expected to pay for itself.
 
     What is known before the first trial, the first of these that there is: a language model's sizes with the GPUs' data
-    sheets and runs of other models; an ONNX model's operators. Where there is neither, it searches as `heterbo` does.
-    Its options are `steps` and the fields of ServingAutoSettings.
+    sheets and runs of other models; an ONNX model's operators. Where there is neither, it searches as `heterbo` does,
+    and as `bayesian` does where only a server's own settings can be chosen. Its options are `steps` and the fields of
+    ServingAutoSettings.
     """
 
     name: ClassVar[str] = "auto"
@@ -68,13 +69,15 @@ class ServingAuto(PosteriorStrategy):
         return found
 
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
-        """As PosteriorStrategy; as heterbo where nothing is known.
+        """As PosteriorStrategy; as heterbo or bayesian where nothing is known.
 
         What does not fit into memory by the model's sizes is left out before anything is measured. Then the sizes may
         turn out wrong: it is tried if what it may save, times that probability, pays for the trial.
         """
         if not self.knows_something(problem):
-            return self._uninformed.suggest(problem, history, remaining, min(count, self.trials_left(problem, history)))
+            return self._uninformed(problem).suggest(
+                problem, history, remaining, min(count, self.trials_left(problem, history))
+            )
         if not history.measured:
             fits = self.outlook_memory(problem, history) >= self.settings.least_memory
             fitting = replace(remaining, allowed=remaining.allowed & fits)
@@ -86,15 +89,15 @@ class ServingAuto(PosteriorStrategy):
         return self._known_prior(problem) is not None
 
     def recommend(self, problem: Problem, history: History, remaining: Remaining) -> Plan | None:
-        """As PosteriorStrategy; as heterbo where nothing is known."""
+        """As PosteriorStrategy; as heterbo or bayesian where nothing is known."""
         if not self.knows_something(problem):
-            return self._uninformed.recommend(problem, history, remaining)
+            return self._uninformed(problem).recommend(problem, history, remaining)
         return super().recommend(problem, history, remaining)
 
     def ending(self, problem: Problem, history: History, remaining: Remaining) -> str:
-        """As PosteriorStrategy; as heterbo where nothing is known."""
+        """As PosteriorStrategy; as heterbo or bayesian where nothing is known."""
         if not self.knows_something(problem) and self.trials_left(problem, history) > 0:
-            return self._uninformed.ending(problem, history, remaining)
+            return self._uninformed(problem).ending(problem, history, remaining)
         return super().ending(problem, history, remaining)
 
     def paying(self, problem: Problem, worth: ServingForecast) -> Mask:
@@ -145,8 +148,9 @@ class ServingAuto(PosteriorStrategy):
         found[load_tests(problem, history).rows] = 1.0  # these ran
         return found
 
-    @property
-    def _uninformed(self) -> ServingHeterBO:
+    def _uninformed(self, problem: Problem) -> Strategy:
+        if has_only_own_knobs(problem.space):
+            return OwnKnobs(seed=self.seed)
         return ServingHeterBO(seed=self.seed)
 
     def _known_prior(self, problem: Problem) -> AutoPrior | None:
@@ -210,31 +214,12 @@ def _prior(space: ById[Space], known: Known | None, target: TargetModel | None) 
     """What is known before the first trial; None if nothing is."""
     configs = space.value.configs
     ones = np.ones(len(configs))
-    if known is not None and known.lengths is not None:
-        language = language_prior(known, None if target is None else target.language, configs, _own_knobs(space.value))
-        belief = None if language is None else language.described or language.undescribed
-        if belief is not None and np.ptp(belief.mean.reshape(len(configs), -1), axis=0).max() > 0:  # tells them apart
+    language = sizes_prior(space, known, target)
+    if language is not None:
+        belief = language.described or language.undescribed
+        if np.ptp(belief.mean.reshape(len(configs), -1), axis=0).max() > 0:  # tells them apart
             return AutoPrior(belief=belief, fits=ones, unseen={}, language=language)
     if known is not None and target is not None and target.operators and known.curves:
         found = operator_prior(space, known, target, FalconTransferSettings())
         return AutoPrior(belief=found.belief, fits=found.fits, unseen=found.unseen)
     return None
-
-
-def _own_knobs(space: Space) -> Floats | None:
-    """(N, N) correlation along knobs other than the instance type and the concurrency; None if there are none."""
-    knobs = tuple(knob for knob in space.knobs if knob.name not in ("instance", "batch") and len(knob.values) > 1)
-    if not knobs:
-        return None
-    names = {knob.name for knob in knobs}
-    rows = [tuple(pair for pair in config.values if pair[0] in names) for config in space.configs]
-    distinct = {row: at for at, row in enumerate(dict.fromkeys(rows))}
-    part = Space(knobs, tuple(Config(row) for row in distinct))
-    at = np.array([distinct[row] for row in rows])
-    return np.asarray(_correlation(Columns.of(part))[np.ix_(at, at)])
-
-
-def _correlation(columns: Columns) -> Floats:
-    every = np.arange(len(columns.numbers), dtype=np.intp)
-    length = KNOB_LENGTH * np.sqrt(max(columns.width, 1))
-    return matern(np.sqrt(columns.squares(every, every).sum(axis=0)) / length)

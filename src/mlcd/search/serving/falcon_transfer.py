@@ -7,16 +7,20 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from mlcd.errors import BadInput
 from mlcd.goal import Objective
 from mlcd.known.tables import Known, TargetModel
 from mlcd.models.serving.gaussian import Belief
+from mlcd.models.serving.language import LanguagePrior
 from mlcd.models.serving.operators import operator_seconds
 from mlcd.models.serving.transfer import transfer_belief
 from mlcd.problem import Problem
 from mlcd.search.serving.falcon import RESIDUAL_LENGTHS, memory_fits
 from mlcd.search.serving.falcon_settings import FalconTransferSettings
+from mlcd.search.serving.language_sizes import sizes_prior
+from mlcd.search.serving.paces import Paces
 from mlcd.search.serving.posterior import Mask, PosteriorStrategy, ServingPrior
-from mlcd.search.serving.serving_forecast import ServingForecast
+from mlcd.search.serving.serving_forecast import ServingForecast, load_tests
 from mlcd.search.serving.table_informed import ById, known_rows
 from mlcd.space import Config, Space
 from mlcd.trial.trial import History
@@ -30,16 +34,42 @@ DEFAULTS = FalconTransferSettings()
 class FalconTransfer(PosteriorStrategy):
     """The largest expected saving under the limits, until it no longer pays for its trial.
 
-    Its options are `steps` and the fields of FalconTransferSettings.
+    A language model's operators are those that its sizes say: their times are the roofline's, with factors learnt from
+    other models' runs (mlcd.models.serving.language). Its options are `steps` and the fields of FalconTransferSettings.
     """
 
     name: ClassVar[str] = "falcon-transfer"
+    takes_sizes: ClassVar[bool] = True
 
     settings: FalconTransferSettings = DEFAULTS
 
     def prior(self, problem: Problem) -> ServingPrior:
-        """The prior from the operators and from the residuals of other models."""
-        return operator_prior(ById(problem.space), self.tables, self.model, self.settings)
+        """The prior from the operators and from the residuals of other models. Raises BadInput where there are none."""
+        language = self._language(problem)
+        if language is None:
+            return operator_prior(ById(problem.space), self.tables, self.model, self.settings)
+        if language.described is None:
+            raise BadInput("search.strategy: falcon-transfer needs a model's operators, or its sizes (config.json)")
+        return ServingPrior(belief=language.described, fits=language.fits.astype(float), unseen={})
+
+    def outlook(self, problem: Problem, history: History, pending: tuple[int, ...] = ()) -> ServingForecast:
+        """See PosteriorStrategy. A language model's load tests go through several numbers of requests in flight."""
+        language = self._language(problem)
+        if language is None or language.described is None:
+            return super().outlook(problem, history, pending)
+        fits = language.fits.astype(float)
+        fits[load_tests(problem, history).rows] = 1.0  # these ran
+        shares = ((1.0, language.described, fits),)
+        return Paces(problem=problem, history=history, language=language, shares=shares).forecast(pending)
+
+    def _language(self, problem: Problem) -> LanguagePrior | None:
+        """None where the model is known by its operators. Raises BadInput where some type's GPUs are not known."""
+        if self.model.operators or self.tables.lengths is None:
+            return None
+        found = sizes_prior(ById(problem.space), self.tables, self.model)
+        if found is None:
+            raise BadInput("search.strategy: falcon-transfer needs the GPUs of every type, from their data sheets")
+        return found
 
     def paying(self, problem: Problem, worth: ServingForecast) -> Mask:
         """Net gain: E[saving on a request] x requests > price of the trial."""

@@ -50,4 +50,4 @@ def latency_worth(problem: Problem, log_seconds: Floats) -> Floats:
 def items(problem: Problem) -> Floats:
     """(N,) items in flight at a time: batch x replicas."""
     configs = [dict(config.values) for config in problem.space.configs]
-    return np.array([float(c["batch"]) * float(c.get("replicas", 1)) for c in configs])
+    return np.array([float(c.get("batch", 1)) * float(c.get("replicas", 1)) for c in configs])

@@ -32,13 +32,14 @@ class TableInformedStrategy(MeasuredStrategy):
     """A strategy that is given tables of other models, and perhaps the operators of the model to serve.
 
     `known` and `target` are not options: the caller passes them (`registry.strategy(text, known=, target=)`). `needs`
-    names those that the strategy requires; `needs_operators` means that the tables must include operators. Makes at
-    most `steps` trials; 0 uses the problem's limit.
+    names those that the strategy requires; `needs_operators` means that the tables must include operators, or, with
+    `takes_sizes`, the sizes of language models. Makes at most `steps` trials; 0 uses the problem's limit.
     """
 
     given: ClassVar[tuple[Need, ...]] = ("known", "target")
     needs: ClassVar[frozenset[Need]] = frozenset({"known"})
     needs_operators: ClassVar[bool] = False
+    takes_sizes: ClassVar[bool] = False
 
     known: Known | None = None
     target: TargetModel | None = None

@@ -3,6 +3,7 @@
 import { ask, duration, usd } from "./ui.js";
 import { listLogs } from "./logs.js";
 import { onChange, refresh, upTo } from "./parts.js";
+import { refreshWhyNot } from "./why_not.js";
 
 const root = document.getElementById("run");
 const run = encodeURIComponent(root.dataset.run);
@@ -94,7 +95,7 @@ root.addEventListener("click", async (event) => {
 });
 
 gauge();
-onChange(() => { gauge(); listLogs(); });
+onChange(() => { gauge(); listLogs(); refreshWhyNot(); });
 refresh();
 listLogs();
 follow();

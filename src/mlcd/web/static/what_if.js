@@ -62,7 +62,26 @@ function cells(row, texts) {
   }
 }
 
+/** A row of the budgets; the one that holds now is marked. */
+function stepRow(steps, each, found) {
+  const row = steps.insertRow();
+  const next = found.steps[found.steps.indexOf(each) + 1];
+  const budget = found.budget_usd ?? Infinity;
+  if (each.budget_usd <= budget && !(next && next.budget_usd <= budget)) row.className = "chosen";
+  return row;
+}
+
+/** Which limit it could break, at its upper bound. */
+function misfit(option, limits) {
+  const over = [];
+  if (limits.y !== null && option.worst_usd > limits.y) over.push(`${usd(option.worst_usd - limits.y)} over the budget`);
+  if (limits.x !== null && option.worst_seconds > limits.x) over.push(`${duration(option.worst_seconds - limits.x)} late`);
+  return over.length ? `could be ${over.join(" and ")}` : "does not fit";
+}
+
 function show(found) {
+  const left = (limit, spent) => (limit === null ? null : limit - spent);
+  const limits = { x: left(found.deadline_seconds, found.spent_seconds), y: left(found.budget_usd, found.spent_usd) };
   root.dataset.choice = found.choice ?? "";
   out("choice").textContent = found.choice ?? "nothing fits";
   out("text").textContent = found.text;
@@ -73,21 +92,21 @@ function show(found) {
     const row = options.insertRow();
     if (each.text === found.choice) row.className = "chosen";
     const note = [each.text === found.choice ? "chosen" : "", each.on_front ? "on the front" : "", each.text === found.knee ? "knee" : ""];
-    cells(row, [[each.text, "c"], [duration(each.seconds), "n", "time"], [usd(each.usd), "n", "cost"], [`${duration(each.worst_seconds)}, ${usd(each.worst_usd)}`, "n", "at most"], [each.fits ? "fits" : "does not fit: over a limit", "why"], [note.filter(Boolean).join(", "), "why"]]);
+    cells(row, [[each.text, "c"], [duration(each.seconds), "n", "time"], [usd(each.usd), "n", "cost"], [`${duration(each.worst_seconds)}, ${usd(each.worst_usd)}`, "n", "at most"], [each.fits ? "fits" : misfit(each, limits), "why"], [note.filter(Boolean).join(", "), "why"]]);
   }
   out("options").replaceChildren(...options.rows);
   const steps = document.createElement("tbody");
-  for (const each of found.steps) cells(steps.insertRow(), [[usd(each.budget_usd), "n", "from"], [each.text, "c"], [duration(each.seconds), "n", "time"], [usd(each.usd), "n", "cost"]]);
+  for (const each of found.steps) cells(stepRow(steps, each, found), [[usd(each.budget_usd), "", "from"], [each.text, "c"], [duration(each.seconds), "n", "time"], [usd(each.usd), "n", "cost"]]);
   out("steps").replaceChildren(...steps.rows);
   const types = new Map();
   for (const each of found.options) {
     const name = each.config.instance;
     const label = `${each.text}: ${duration(each.seconds)}, ${usd(each.usd)}${each.fits ? "" : "; does not fit"}`;
     if (!types.has(name)) types.set(name, []);
-    types.get(name).push({ x: each.seconds, y: each.usd, label, faded: !each.fits, ring: each.text === found.choice });
+    types.get(name).push({ x: each.seconds, y: each.usd, label, name: each.text, faded: !each.fits, ring: each.text === found.choice, front: each.on_front });
   }
   const groups = [...types].map(([name, points]) => ({ name, points }));
-  scatter(document.getElementById("front"), groups, { text: { x: asTime, xTicks: timeTicks, y: asMoney, xName: "training time", yName: "training cost" } });
+  scatter(document.getElementById("front"), groups, { limits, text: { x: asTime, xTicks: timeTicks, y: asMoney, xName: "training time", yName: "training cost" } });
 }
 
 function showNext(found) {

@@ -1,0 +1,115 @@
+"""Why another one was not chosen: asked by instance type, or by configuration of a server."""
+
+from dataclasses import replace
+
+from tests.report_kind_samples import fallen_run, nothing_serves_run, serverless_run, serving_run
+from tests.report_samples import SAMPLES, USD_PER_NODE_HOUR, budget_run
+
+from mlcd.findings import shown
+from mlcd.findings.what_if import more_budget, what_if
+from mlcd.run.findings import RejectedConfig, RejectionReason
+from mlcd.run.run import SearchRun
+from mlcd.trial.outcome import Status
+from mlcd.units import Usd
+from mlcd.web.why_not import MOST_ANSWERS, answers, reason, subjects
+
+
+def test_every_type_of_a_training_has_an_answer() -> None:
+    for name, make in SAMPLES.items():
+        run = shown(make())
+        for instance in subjects(run):
+            found = answers(run, instance)
+            assert found, (name, instance)
+            assert len(found) <= MOST_ANSWERS + 1
+    assert subjects(shown(budget_run())) == tuple(USD_PER_NODE_HOUR)
+
+
+def test_answers_are_the_reasons_of_the_report() -> None:
+    run = shown(budget_run())
+    assert run.choice is not None
+    instance = run.choice.config.instance
+    assert answers(run, instance)[0] == f"{run.choice.config} was chosen."
+    others = [each for each in run.train_findings.rejected if each.config is None or each.config.instance != instance]
+    for each in others:
+        name = each.config.instance if each.config else each.instances[0]
+        told = answers(run, name)
+        if len(told) <= MOST_ANSWERS:
+            assert any(each.text in line for line in told)
+    assert answers(run, "c5.xlargest") == ()
+    assert answers(run, "c5.xlarge") != answers(run, "c5n.4xlarge")
+
+
+def test_what_was_skipped_for_its_price_is_told_of_its_own_type_only() -> None:
+    run = shown(budget_run())
+    account = replace(run.train_findings.account[0], skipped=("4 x c5.xlarge and 3 more of its type: its trial costs",))
+    found = replace(run.train_findings, rejected=(), account=(account,))
+    run = replace(run, findings=replace(run.findings, train=found))  # type: ignore[type-var]
+    assert "skipped 4 x c5.xlarge" in answers(run, "c5.xlarge")[-1]
+    assert not any("skipped" in line for line in answers(run, "p2.xlarge"))
+    assert not any("skipped" in line for line in answers(run, "xlarge"))
+
+
+def test_choice_is_explained_against_the_next_best() -> None:
+    run = shown(budget_run())
+    measured = [each for each in run.train_findings.rejected if each.plan is not None]
+    told = reason(run)
+    assert told.startswith(f"The fastest that fits, of {len(measured) + 1} measured deployments: ")
+    fitting = next(each for each in measured if each.reason is RejectionReason.SLOWER)
+    assert f"{fitting.subject} {fitting.text}" in told
+    assert measured[0].reason is RejectionReason.OVER_BUDGET, "the sample has a faster one that is over the budget"
+    assert f"{measured[0].subject} {measured[0].text}" in told
+    assert with_rejected(run, *measured[1:], measured[0]).count("over the budget") == 0, "only where it is better"
+    passed = replace(measured[0], reason=RejectionReason.PASSED_OVER)
+    assert with_rejected(run, passed).startswith(f"What {run.strategy} chose: ")
+    tied = with_rejected(run, replace(fitting, reason=RejectionReason.TIED, text="takes 1% less time, but $1 more"))
+    assert tied.startswith("One of the fastest that fit, of 2 measured deployments: ")
+    assert with_rejected(run) == "It is the only deployment that was measured."
+    assert reason(shown(SAMPLES["infeasible"]())) == ""
+    assert reason(shown(serverless_run())) == ""
+
+
+def with_rejected(run: SearchRun, *rejected: RejectedConfig) -> str:
+    assert run.findings is not None
+    found = replace(run.train_findings, rejected=rejected)
+    return reason(replace(run, findings=replace(run.findings, train=found)))
+
+
+def test_type_among_many_is_told_what_was_expected_of_it() -> None:
+    run = shown(budget_run())
+    group = RejectedConfig(
+        subject="all 9", reason=RejectionReason.NOT_TRIED, text="not tried", instances=("c5.xlarge", "p2.xlarge")
+    )
+    known = [each for each in run.train_findings.untried if each.config.instance == "p2.xlarge" and each.seconds]
+    best = min(known, key=lambda each: each.seconds or 0.0)
+    assert run.findings is not None
+    found = replace(run.train_findings, rejected=(group,), account=())
+    asked = replace(run, findings=replace(run.findings, train=found))
+    told = answers(asked, "p2.xlarge")
+    assert told[-1].startswith("Of p2.xlarge, the model expects ")
+    assert str(best.config) in told[-1]
+
+
+def test_configurations_of_a_server_are_explained() -> None:
+    for make in (serving_run, fallen_run, nothing_serves_run):
+        run = shown(make())
+        assert subjects(run) == tuple(each.subject for each in run.serve_findings.rejected)
+        for each in run.serve_findings.rejected:
+            assert answers(run, each.subject)[0].lower() == f"{each.text}.".lower()
+    assert run.serve_findings.rejected[0].subject in reason(shown(serving_run()))
+    assert subjects(shown(serverless_run())) == ()
+
+
+def test_more_budget_is_told_with_what_it_brings() -> None:
+    run = shown(budget_run())
+    budget = run.problem.goal.budget
+    assert budget is not None
+    found = what_if(run, budget=budget, next_trial=False)
+    step = next((each for each in found.steps if each.budget > budget), None)
+    assert step is not None
+    told = more_budget(found)
+    assert told.startswith(f"From {step.budget - budget} more on, {step.plan.config} instead: ")
+    assert " faster, for " in told
+    assert what_if(run, budget=step.budget, next_trial=False).choice == step.plan
+    assert "nothing better was measured" in more_budget(what_if(run, budget=Usd.of(10**6), next_trial=False))
+    assert more_budget(what_if(run, next_trial=False)) == ""
+    assert more_budget(what_if(replace(run, status=Status.RUNNING), budget=Usd.of("0.01"), next_trial=False)) == ""
