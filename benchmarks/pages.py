@@ -21,6 +21,7 @@ SCRIPTS = (
     "economics",
     "record_protocols",
     "losses",
+    "earlier_jobs",
     "peers.run",
     "suggestions",
     "record_paper",
