@@ -1,6 +1,6 @@
 """What earlier runs of other jobs bring to `auto`: paired with a cold start, on measured tables.
 
-    .venv/bin/python benchmarks/earlier_jobs.py TABLES    # writes benchmarks/results/earlier-jobs.json and its page's table
+    .venv/bin/python benchmarks/earlier_jobs.py TABLES    # writes its record, and the table of its page
 
 The history of a workload is what a store would hold: the trials of one earlier search by `auto` itself of each seen
 workload of the same table, with other seeds, goals and lengths drawn at random. The workload itself is never in it, and
@@ -146,8 +146,8 @@ def parts() -> dict[Path, dict[str, str]]:
     """What the page says of the record."""
     found = json.loads(RESULT.read_text(encoding="utf-8"))
     rows = [
-        "| work | goal | workloads | runs | cold start | with earlier runs of other jobs | change (95%) | broken | unfinished"
-        " | trials |",
+        "| work | goal | workloads | runs | cold start | with earlier runs of other jobs | change (95%)"
+        " | broken | unfinished | trials |",
         "|---" * 10 + "|",
     ]
     for line in found["lines"]:
@@ -159,7 +159,8 @@ def parts() -> dict[Path, dict[str, str]]:
             f" | {line['cold']:.2f} | {line['earlier']:.2f} | {change} | {line['violated']}"
             f" | {line['cold_unfinished']}, {line['unfinished']} | {line['cold_trials']:.1f}, {line['trials']:.1f} |"
         )
-    made = f"*mlcd {found['version']} ({found['code']}), {found['date']}: `benchmarks/earlier_jobs.py TABLES --seeds {found['seeds']}`.*"
+    command = f"benchmarks/earlier_jobs.py TABLES --seeds {found['seeds']}"
+    made = f"*mlcd {found['version']} ({found['code']}), {found['date']}: `{command}`.*"
     return {PAGE: {"earlier-jobs": "\n".join([*rows, "", made])}}
 
 
