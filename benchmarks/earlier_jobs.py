@@ -146,8 +146,10 @@ def parts() -> dict[Path, dict[str, str]]:
     """What the page says of the record."""
     found = json.loads(RESULT.read_text(encoding="utf-8"))
     rows = [
-        "| work | goal | workloads | runs | cold start | with earlier runs of other jobs"
-        + " | change (95%) | broken | unfinished | trials |",
+        (
+            "| work | goal | workloads | runs | cold start | with earlier runs of other jobs"
+            " | change (95%) | broken | unfinished | trials |"
+        ),
         "|---" * 10 + "|",
     ]
     for line in found["lines"]:
