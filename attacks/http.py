@@ -11,9 +11,7 @@ import json
 import multiprocessing
 import os
 import re
-import socket
 import statistics
-import struct
 import subprocess
 import sys
 import time
@@ -24,14 +22,13 @@ from multiprocessing.synchronize import Event
 from pathlib import Path
 
 from attacks.attack import Attack, Kind, Tally
+from attacks.http_client import HANG, TRIES, Answer, Client
 from attacks.http_requests import (
     BODY_SECONDS,
-    CLOSED,
     HEADER_SECONDS,
     MODEL,
     REQUEST_BYTES,
     Case,
-    End,
     body_of,
     case_of,
 )
@@ -52,7 +49,6 @@ HANG_SECONDS = 30.0
 IDLE_SECONDS = 3.0
 HOLD_SECONDS = IDLE_SECONDS + BODY_SECONDS
 """After this, a client that has read nothing looks whether the server has closed the connection."""
-TRIES = 5
 """Of a request that is turned away with 503 or whose connection makes room for others, as a client would."""
 WITNESS_PAUSE_SECONDS = 0.01
 UNLOADED_REQUESTS = 500
@@ -112,6 +108,7 @@ def _server(model: Path, folder: Path) -> Iterator[_Server]:
 
 async def _attack(count: int, seed: int, port: int, pace_seconds: float, tally: Tally) -> None:
     numbers = iter(range(count))
+    client = Client(port=port, hang_seconds=HANG_SECONDS, hold_seconds=HOLD_SECONDS)
     loop = asyncio.get_running_loop()
     due = loop.time()
 
@@ -121,110 +118,42 @@ async def _attack(count: int, seed: int, port: int, pace_seconds: float, tally: 
             due = max(due, loop.time() - pace_seconds) + pace_seconds
             await asyncio.sleep(due - loop.time())
             case = case_of(seed, number)
-            for statuses in await asyncio.gather(*(_client(case, port) for _ in range(case.clients))):
-                _judge(case, number, statuses, tally)
+            for found in await asyncio.gather(*(client.ask(case) for _ in range(case.clients))):
+                _judge(case, number, found, tally)
             tally.count(case.kind)
 
     await asyncio.gather(*(attacker() for _ in range(AT_ONCE)))
 
 
-def _judge(case: Case, number: int, statuses: list[int] | str, tally: Tally) -> None:
-    if isinstance(statuses, str):
-        kind = Kind.HANG if statuses == _HANG else Kind.WRONG
-        tally.find(kind, number, f"{case.kind}: {statuses}")
+def _judge(case: Case, number: int, found: list[Answer] | str, tally: Tally) -> None:
+    if isinstance(found, str):
+        kind = Kind.HANG if found == HANG else Kind.WRONG
+        tally.find(kind, number, f"{case.kind}: {found}")
         return
-    for status in statuses:
-        if status >= 500 and status != 503:
+    for answer in found:
+        status, problem = answer.status, _problem(answer)
+        if problem:
+            tally.find(Kind.WRONG, number, f"{case.kind}: {problem}")
+        elif status >= 500 and status != 503:
             tally.find(Kind.SERVER_ERROR, number, f"{case.kind}: answered {status}")
         elif status not in case.allowed and status != 503:
             right = ", ".join(str(each) if each else "closed" for each in sorted(case.allowed)[:8])
             tally.find(Kind.WRONG, number, f"{case.kind}: answered {status or 'by closing'}; right: {right}")
 
 
-_HANG = "neither answered nor closed"
-
-
-async def _client(case: Case, port: int) -> list[int] | str:
-    """The statuses of the answers, CLOSED where one is missing; or what is wrong."""
-    statuses: list[int] | str = []
-    for attempt in range(TRIES):
-        try:
-            statuses = await asyncio.wait_for(_talk(case, port), HANG_SECONDS)
-        except TimeoutError:
-            return _HANG
-        turned_away = statuses == [503] or (statuses == [CLOSED] and CLOSED not in case.allowed)
-        if not turned_away:
-            break
-        await asyncio.sleep(0.05 * 2**attempt)
-    return statuses
-
-
-async def _talk(case: Case, port: int) -> list[int] | str:
+def _problem(answer: Answer) -> str:
+    """What is wrong with an answer, whatever was asked; "" where nothing is."""
+    if answer.status == 503 and b"retry-after: " not in answer.head:
+        return "503 without Retry-After"
+    if answer.status < 400:
+        return ""
     try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    except OSError as error:
-        return f"cannot connect: {error}"
-    try:
-        if case.end is End.RESET:
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        sending = asyncio.create_task(_send(case, writer))
-        if case.end in (End.CLOSE, End.RESET):
-            await sending
-            return []
-        if case.end is End.HOLD:
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-            await sending
-            await asyncio.sleep(HOLD_SECONDS)
-            writer.transport.resume_reading()  # type: ignore[attr-defined]
-            with contextlib.suppress(OSError):
-                while await reader.read(2**16):  # it ends by now
-                    pass
-            return []
-        found: list[int] | str = await _answers(reader, case.answers)
-        sending.cancel()
-        return found
-    finally:
-        writer.transport.abort() if case.end is End.RESET else writer.close()
-
-
-async def _send(case: Case, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        for data, pause in case.pieces:
-            writer.write(data)
-            await writer.drain()
-            if pause:
-                await asyncio.sleep(pause)
-
-
-async def _answers(reader: asyncio.StreamReader, most: int) -> list[int] | str:
-    statuses: list[int] = []
-    while len(statuses) < most:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-        except (asyncio.IncompleteReadError, OSError):
-            return [*statuses, CLOSED]
-        except asyncio.LimitOverrunError:
-            return "the headers of the answer do not end"
-        status = int(head[9:12])
-        length = re.search(rb"\r\ncontent-length: (\d+)\r\n", head)
-        if status >= 200 and length is None:
-            return f"an answer {status} without a length"
-        if status == 503 and b"retry-after: " not in head:
-            return "503 without Retry-After"
-        try:
-            content = await reader.readexactly(int(length[1])) if length else b""
-        except (asyncio.IncompleteReadError, OSError):
-            return [*statuses, CLOSED]
-        if status >= 400:
-            try:
-                problem = json.loads(content)["error"]
-            except (ValueError, KeyError):
-                return f"an answer {status} without an error: {content[:80]!r}"
-            if "\n" in problem or len(problem) > 1000:
-                return f"an error of {len(problem)} characters: {problem[:80]!r}"
-        if status >= 200:
-            statuses.append(status)
-    return statuses
+        problem = json.loads(answer.content)["error"]
+    except (ValueError, KeyError):
+        return f"an answer {answer.status} without an error: {answer.content[:80]!r}"
+    if "\n" in problem or len(problem) > 1000:
+        return f"an error of {len(problem)} characters: {problem[:80]!r}"
+    return ""
 
 
 @dataclass(kw_only=True)

@@ -12,21 +12,19 @@ import contextlib
 import json
 import os
 import re
-import socket
 import sqlite3
-import struct
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from tests.ui_page import JOB, environment
 
 from attacks.attack import Attack, Kind, Tally
 from attacks.colleagues import FILE, FIRST_ID, MARK, TEXTS, make_base
-from attacks.http_requests import CLOSED, Case, End
+from attacks.http_client import HANG, Answer, Client
+from attacks.http_requests import CLOSED, Case
 from attacks.page_requests import BODY_SECONDS, HEADER_SECONDS, IDLE_SECONDS, Target, case_of
 
 AT_ONCE = 12
@@ -36,7 +34,6 @@ MOST_GROWTH_MIB = 256
 """Of the server's memory over that after its first pages: models that are imported, what is kept of the runs (256
 answers), bodies of 1 MiB that are read at once."""
 MOST_LOG_BYTES = 64 * 1024
-MOST_ANSWER_BYTES = 32 * 2**20
 HOLD_SECONDS = BODY_SECONDS + IDLE_SECONDS
 WITNESS_SECONDS = 10.0
 """A good request that takes longer during the attack was kept waiting."""
@@ -53,11 +50,8 @@ _SECRETS = (b"root:x:0:0", b"SQLite format 3")
 _POLICIES = (b"content-security-policy: ", b"x-content-type-options: nosniff")
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Answer:
-    status: int
-    head: bytes
-    content: bytes
+def _client(port: int) -> Client:
+    return Client(port=port, hang_seconds=HANG_SECONDS, hold_seconds=HOLD_SECONDS)
 
 
 def run(count: int, seed: int, folder: Path) -> Tally:
@@ -68,7 +62,9 @@ def run(count: int, seed: int, folder: Path) -> Tally:
     with _server(home, folder) as (process, target):
         pid = process.pid
         for path in ("/", f"/runs/{target.runs[0]}", f"/api/runs/{target.runs[0]}/what-if", "/catalog"):
-            asyncio.run(_talk(Case(kind="first", pieces=[(target.get(path), 0.0)], allowed=frozenset()), target.port))
+            asyncio.run(
+                _client(target.port).talk(Case(kind="first", pieces=[(target.get(path), 0.0)], allowed=frozenset()))
+            )
         before = (_descriptors(pid), _memory_mib(pid, "VmHWM"))
         asyncio.run(_attack(count, seed, target, tally))
         time.sleep(2 * BODY_SECONDS + 2)  # whatever is held open has to end by now
@@ -174,7 +170,7 @@ async def _attack(count: int, seed: int, target: Target, tally: Tally) -> None:
     async def attacker() -> None:
         for number in numbers:
             case = case_of(seed, number, target)
-            for found in await asyncio.gather(*(_client(case, target.port) for _ in range(case.clients))):
+            for found in await asyncio.gather(*(_client(target.port).ask(case) for _ in range(case.clients))):
                 _judge(case, number, found, target, tally)
             tally.count(case.kind)
 
@@ -183,7 +179,7 @@ async def _attack(count: int, seed: int, target: Target, tally: Tally) -> None:
         good = Case(kind="witness", pieces=[(target.get("/api/runs?limit=1"), 0.0)], allowed=frozenset({200}))
         while not over.is_set():
             began = time.monotonic()
-            found = await _client(good, target.port)
+            found = await _client(target.port).ask(good)
             _judge(good, -1, found, target, tally)
             slowest = max(slowest, time.monotonic() - began)
             await asyncio.sleep(0.25)
@@ -196,84 +192,10 @@ async def _attack(count: int, seed: int, target: Target, tally: Tally) -> None:
         tally.find(Kind.HANG, -1, f"a good request took {slowest:.1f} s")
 
 
-async def _client(case: Case, port: int) -> list[_Answer] | str:
-    found: list[_Answer] | str = []
-    for attempt in range(5):
-        try:
-            found = await asyncio.wait_for(_talk(case, port), HANG_SECONDS)
-        except TimeoutError:
-            return "neither answered nor closed"
-        if not found or isinstance(found, str) or found[0].status not in (CLOSED, 503) or CLOSED in case.allowed:
-            break
-        await asyncio.sleep(0.05 * 2**attempt)  # turned away, as a client would see it
-    return found
-
-
-async def _talk(case: Case, port: int) -> list[_Answer] | str:
-    try:
-        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**20)
-    except OSError as error:
-        return f"cannot connect: {error}"
-    sending: asyncio.Task[None] | None = None
-    try:
-        if case.end is End.RESET:
-            writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-        sending = asyncio.create_task(_send(case, writer))
-        if case.end in (End.CLOSE, End.RESET):
-            await sending
-            return []
-        if case.end is End.HOLD:
-            writer.transport.pause_reading()  # type: ignore[attr-defined]
-            await sending
-            await asyncio.sleep(HOLD_SECONDS)
-            writer.transport.resume_reading()  # type: ignore[attr-defined]
-            with contextlib.suppress(OSError):
-                while await reader.read(2**16):
-                    pass
-            return []
-        return await _answers(reader, case.answers)
-    finally:
-        if sending is not None:
-            sending.cancel()
-        writer.transport.abort() if case.end is End.RESET else writer.close()
-
-
-async def _send(case: Case, writer: asyncio.StreamWriter) -> None:
-    with contextlib.suppress(OSError):
-        for data, pause in case.pieces:
-            writer.write(data)
-            await writer.drain()
-            if pause:
-                await asyncio.sleep(pause)
-
-
-async def _answers(reader: asyncio.StreamReader, most: int) -> list[_Answer] | str:
-    found: list[_Answer] = []
-    while len(found) < most:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            status = int(head[9:12])
-            if status < 200:
-                continue
-            length = re.search(rb"\r\ncontent-length: (\d+)\r\n", head, re.IGNORECASE)
-            if b"text/event-stream" in head:
-                content = await reader.read(2**16)
-                return [*found, _Answer(status=status, head=head, content=content)]
-            if length is None or int(length[1]) > MOST_ANSWER_BYTES:
-                return f"an answer {status} whose length is {length[1] if length else None!r}"
-            content = await reader.readexactly(int(length[1]))
-        except (asyncio.IncompleteReadError, OSError):
-            return [*found, _Answer(status=CLOSED, head=b"", content=b"")]
-        except (asyncio.LimitOverrunError, ValueError) as error:
-            return f"no HTTP answer: {error}"
-        found.append(_Answer(status=status, head=head, content=content))
-    return found
-
-
-def _judge(case: Case, number: int, found: list[_Answer] | str, target: Target, tally: Tally) -> None:
+def _judge(case: Case, number: int, found: list[Answer] | str, target: Target, tally: Tally) -> None:
     sent = case.pieces[0][0][:120]
     if isinstance(found, str):
-        kind = Kind.HANG if found.startswith("neither") else Kind.WRONG
+        kind = Kind.HANG if found == HANG else Kind.WRONG
         tally.find(kind, number, f"{case.kind}: {found}: {sent!r}")
         return
     for answer in found:
@@ -282,7 +204,7 @@ def _judge(case: Case, number: int, found: list[_Answer] | str, target: Target, 
             tally.find(wrong[0], number, f"{case.kind}: {wrong[1]}: {sent!r}")
 
 
-def _wrong(case: Case, answer: _Answer, target: Target) -> tuple[Kind, str] | None:
+def _wrong(case: Case, answer: Answer, target: Target) -> tuple[Kind, str] | None:
     """What is wrong with an answer; None where nothing is."""
     status, head, content = answer.status, answer.head.lower(), answer.content
     if status == CLOSED:
@@ -334,7 +256,7 @@ def _judge_server(
     if children:
         tally.find(Kind.LEFT_RUNNING, -1, f"{len(children)} processes below the server")
     good = Case(kind="last", pieces=[(target.get(f"/runs/{target.runs[0]}"), 0.0)], allowed=frozenset({200}))
-    _judge(good, -1, asyncio.run(_client(good, target.port)), target, tally)
+    _judge(good, -1, asyncio.run(_client(target.port).ask(good)), target, tally)
     text = log.read_text(errors="replace")
     tally.outcomes["lines of log"] = text.count("\n")
     if len(text) > MOST_LOG_BYTES:

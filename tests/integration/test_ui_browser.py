@@ -1,6 +1,7 @@
 """`mlcd ui` as a user has it: its server, a headless Chromium, and runs of the real engine."""
 
 import json
+import os
 import re
 import signal
 import sqlite3
@@ -25,6 +26,7 @@ from tests.ui_page import (
 )
 
 import mlcd
+from mlcd.findings.what_if import MORE_USD
 from mlcd.loadgen.chat import ChatLimit, ChatMetric
 from mlcd.report.result_types import result_json
 from mlcd.spec.template import template
@@ -75,6 +77,37 @@ def page(chromium: Any, server: PageServer) -> Iterator[Any]:
     """A browser window that has the token. Fails where a script failed or the content security policy was broken."""
     with window(chromium, server) as found:
         yield found
+
+
+README_PICTURE = Path(__file__).parents[2] / "docs" / "images" / "ui-run.png"
+README_JOB = {
+    "name": "resnet",
+    "resources": {
+        "infra": "sim/aws",
+        "instance_type": ["c5.4xlarge", "p2.xlarge", "p3.2xlarge", "g4dn.xlarge", "g5.xlarge"],
+    },
+    "num_nodes": "1..16",
+    "job": {"model": "resnet152", "samples": 50000, "epochs": 90, "batch": 512},
+    "goal": {"minimize": "time", "budget": "30 USD"},
+    "search": {"strategy": "heterbo"},
+}
+
+
+def test_picture_of_the_readme(chromium: Any, server: PageServer, home: Path) -> None:
+    """The first screen of a run; with MLCD_UI_PICTURE=1 it is written to docs/images/ui-run.png."""
+    result = mlcd.train(README_JOB, home=home)
+    with window(chromium, server, viewport={"width": 1180, "height": 1000}) as page:
+        page.goto(f"{server.address}/runs/{result.run_id}")
+        page.wait_for_selector("#run[data-drawn]")
+        page.get_by_label("Why not").select_option("p3.2xlarge")
+        page.wait_for_selector("#why-not-answers li")
+        screen = page.locator("#run").inner_text()
+        assert f"{MORE_USD} more:" in screen
+        assert "p3.2xlarge" in page.locator("#why-not-answers").inner_text()
+        SHOTS.mkdir(parents=True, exist_ok=True)
+        page.screenshot(path=str(SHOTS / "readme.png"))
+        if os.environ.get("MLCD_UI_PICTURE"):
+            page.screenshot(path=str(README_PICTURE))
 
 
 def shot(page: Any, name: str) -> None:

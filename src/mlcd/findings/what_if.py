@@ -145,18 +145,25 @@ def what_if(
     )
 
 
+MORE_USD = Usd.of("20")
+"""What a reader asks about first."""
+
+
 def more_budget(found: WhatIf) -> str:
-    """What the next larger budget would choose, in a sentence; "" without a budget or a choice."""
+    """What $20 more would choose, or the next budget that changes the choice; "" without a budget or a choice."""
     budget, choice = found.goal.budget, found.choice
     if budget is None or choice is None:
         return ""
     step = next((each for each in found.steps if each.budget > budget), None)
     if step is None:
-        return "Nothing: nothing better was measured."
+        return f"{MORE_USD} more: nothing. No better deployment was measured."
+    within = [each for each in found.steps if budget < each.budget <= budget + MORE_USD]
+    step = within[-1] if within else step
     seconds, usd = step.plan.seconds - choice.seconds, step.plan.usd - choice.usd
     time = f"{format_seconds(abs(seconds))} {'slower' if seconds > 0 else 'faster'}"
     money = f"{abs(usd)} {'more' if usd.micros > 0 else 'less'}"
-    return f"From {step.budget - budget} more on, {step.plan.config} instead: {time}, for {money}."
+    when = f"{MORE_USD} more:" if within else f"{MORE_USD} more: nothing. From {step.budget - budget} more on:"
+    return f"{when} {step.plan.config} instead, {time}, for {money}."
 
 
 def _goal(goal: Goal, budget: Usd | None, deadline_seconds: float | None, time_weight: float | None) -> Goal:

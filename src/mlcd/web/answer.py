@@ -38,7 +38,8 @@ def tiles(run: Run[Any], now: RunNowJson, goal: str) -> tuple[Tile, ...]:
 
 
 def _why(goal: str, run: Run[Any]) -> str:
-    ended = f" The search ended: {run.stopped}." if run.stopped else ""
+    what = "It" if run.kind is Kind.SERVERLESS else "The search"
+    ended = f" {what} ended: {run.stopped}." if run.stopped else ""
     return f"{sentence(goal)}.{ended}"
 
 

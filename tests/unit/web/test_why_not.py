@@ -6,7 +6,7 @@ from tests.report_kind_samples import fallen_run, nothing_serves_run, serverless
 from tests.report_samples import SAMPLES, USD_PER_NODE_HOUR, budget_run
 
 from mlcd.findings import shown
-from mlcd.findings.what_if import more_budget, what_if
+from mlcd.findings.what_if import MORE_USD, more_budget, what_if
 from mlcd.run.findings import RejectedConfig, RejectionReason
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
@@ -107,9 +107,14 @@ def test_more_budget_is_told_with_what_it_brings() -> None:
     step = next((each for each in found.steps if each.budget > budget), None)
     assert step is not None
     told = more_budget(found)
-    assert told.startswith(f"From {step.budget - budget} more on, {step.plan.config} instead: ")
+    assert told.startswith(f"{MORE_USD} more: {step.plan.config} instead, ")
+    far = replace(step, budget=budget + MORE_USD + Usd.of("1"))
+    told_far = more_budget(replace(found, steps=(far,)))
+    assert told_far.startswith(f"{MORE_USD} more: nothing. From $21.00 more on: {step.plan.config} instead, ")
     assert " faster, for " in told
     assert what_if(run, budget=step.budget, next_trial=False).choice == step.plan
-    assert "nothing better was measured" in more_budget(what_if(run, budget=Usd.of(10**6), next_trial=False))
+    assert "more: nothing. No better deployment was measured." in more_budget(
+        what_if(run, budget=Usd.of(10**6), next_trial=False)
+    )
     assert more_budget(what_if(run, next_trial=False)) == ""
     assert more_budget(what_if(replace(run, status=Status.RUNNING), budget=Usd.of("0.01"), next_trial=False)) == ""
