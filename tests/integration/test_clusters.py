@@ -154,6 +154,16 @@ class OnACluster:
         assert said["best"] < 0.1
 
 
+IMPATIENT = """\
+import sys
+from mlcd.bench import cluster
+from mlcd.cli.main import run
+cluster.CONNECT_SECONDS = 2
+sys.exit(run(sys.argv[1:]))
+"""
+"""mlcd, which waits two seconds for a cluster."""
+
+
 class TestDask(OnACluster):
     name = "dask"
 
@@ -162,7 +172,7 @@ class TestDask(OnACluster):
         return dask
 
     def test_a_cluster_that_does_not_answer_is_named(self) -> None:
-        there = asked(self.name, "-m", "mlcd", "bench", "--cluster", f"{self.name}:127.0.0.1:1", *BENCH)
+        there = asked(self.name, "-c", IMPATIENT, "bench", "--cluster", f"{self.name}:127.0.0.1:1", *BENCH)
         assert there.returncode == 7
         assert f"--cluster: the {self.name} cluster at 127.0.0.1:1 does not answer" in there.stderr
 

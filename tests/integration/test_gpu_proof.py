@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.waits, pytest.mark.together("both trainers")]
 
 
 @pytest.mark.parametrize(
-    ("what", "name", "configurations"), [("llm", "llama-100m", 4), ("five", "tiny-electra-large", 8)]
+    ("what", "name", "configurations"),
+    [("llm", "llama-100m", 4), pytest.param("five", "tiny-electra-large", 8, marks=pytest.mark.extra)],
 )
 def test_a_search_is_judged_by_every_configuration(
     what: str, name: str, configurations: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
