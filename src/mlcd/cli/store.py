@@ -7,13 +7,19 @@ from mlcd.cli.output import output_option, print_json, print_text
 from mlcd.errors import BadInput
 
 
-@click.group(epilog=examples("mlcd store init --spender ana --reader bo", "mlcd store copy ~/.mlcd $MLCD_STORE"))
-def store() -> None:
+@click.group(
+    invoke_without_command=True,
+    epilog=examples("mlcd store init --spender ana --reader bo", "mlcd store copy ~/.mlcd $MLCD_STORE"),
+)
+@click.pass_context
+def store(ctx: click.Context) -> None:
     """Keep a team's runs on a PostgreSQL server.
 
     MLCD_STORE=postgresql://USER@HOST/DATABASE makes all commands use it; without it, runs are in MLCD_HOME. Passwords
     come from PGPASSWORD or ~/.pgpass.
     """
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
 
 
 @store.command(epilog=examples("mlcd store init", "mlcd store init postgresql://HOST/team --spender ana --reader bo"))

@@ -109,7 +109,9 @@ def train(
         svg_name(writable(picture), "--picture")
     is_input = job == STANDARD_INPUT
     if not is_input and not os.path.exists(job) and not _is_run(job):  # noqa: PTH110 - False where the name is too long
-        read_text(job, missing="there is no such file or run; `mlcd runs` lists the runs")
+        is_url = "://" in job
+        hint = "mlcd fetches no job files: download it first" if is_url else "`mlcd runs` lists the runs"
+        read_text(job, missing=f"there is no such file or run; {hint}")
     if not is_input and _is_run(job):
         _refuse_changes(ctx)
         run = continued(job, envs, search_only=search_only, ask=not yes, track=track)

@@ -47,6 +47,8 @@ def ui(
     Serves a page on this machine until Ctrl-C. Runs continue without it. The address that is printed holds a token:
     anyone who has it may start jobs in your name. RUN is the run to show first; by default the list of all runs.
     """
+    if not host.strip():
+        raise BadInput("--host: has no value; allowed: an address of this machine such as 127.0.0.1")
     for name in names:
         if not _HOST_NAME.fullmatch(name):
             raise BadInput(f"--allow-host: is not a host name (got {name!r}); allowed: a name such as gpu1.example.org")

@@ -185,7 +185,7 @@ def workdir(spec: TrainSpec | ServeSpec) -> Path | None:
         return None
     folder = (Path(spec.file).parent if spec.file else Path()) / spec.path("workdir", spec.workdir)
     if not folder.is_dir():
-        problem = "there is no such folder, relative to the job file"
+        problem = "is a file" if folder.is_file() else "there is no such folder, relative to the job file"
         raise spec.error("workdir", problem, value=spec.workdir, allowed="a folder with the job's files")
     return folder.resolve()
 

@@ -168,6 +168,11 @@ MISTAKES = {
     "a home that is a file": Mistake(("runs",), ("Not a directory", "MLCD_HOME"), code=1, env={"MLCD_HOME": "x.py"}),
     "a picture of another kind": Mistake(("report", "--format", "jpg"), ("'jpg' is not one of", "'png'")),
     "files without a folder": Mistake(("serve", "m.onnx", "--write", "compose"), ("--write", "`mlcd serve --help`")),
+    "a page on no address": Mistake(("ui", "--host", "", "--no-open"), ("--host: has no value", "127.0.0.1")),
+    "a folder that is a file": local("workdir: .", "workdir: x.py", "workdir: is a file", "a folder with the job's"),
+    "a job on the web": Mistake(
+        ("train", "https://example.com/job.yaml"), ("fetches no job files: download it first",)
+    ),
     "a latency below nothing": serve("50ms", "-5ms", "goal.slo.p99: is not a latency"),
     "no latency at all": serve("{p99: 50ms}", "{}", "goal.slo: must have exactly one percentile"),
     "the lowest cost of any rate": serve("maximize: rate", "minimize: cost", "goal.rate such as 500/s"),
@@ -237,3 +242,11 @@ def test_a_simulated_cloud_has_the_jobs_prices_and_gpus(
     said = capsys.readouterr().out
     assert "1 deployment of 1 instance type" in said
     assert "$100.00" in said  # ten minutes at $600 an hour
+
+
+def test_the_store_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was a refusal with the whole help on one line."""
+    assert run(("store",)) == 0
+    said = capsys.readouterr()
+    assert "Commands:\n" in said.out
+    assert said.err == ""
