@@ -1,6 +1,7 @@
 """Mistakes that new users make: each is one line that names it and what to do, with the right exit code.
 
-tests/integration/test_cli.py has the first 90 kinds, test_hostile_inputs.py what is meant to hurt.
+A mistake in a job file must be named with its line. tests/integration/test_cli.py has the first 90 kinds,
+test_hostile_inputs.py what is meant to hurt.
 """
 
 from collections.abc import Mapping
@@ -13,11 +14,12 @@ from mlcd.cli.main import run
 
 TRAIN = """\
 name: t
-resources: {infra: sim/aws, instance_type: [c5.xlarge, p2.xlarge]}
+resources: {infra: sim/aws, instance_type: [g5.xlarge, g6.xlarge]}
 num_nodes: 1..5
 job: {model: resnet152, samples: 50000, epochs: 1}
 goal: {minimize: time}
 """
+LOCAL = "name: l\nworkdir: .\nrun: python x.py\nresources: {infra: local}\njob: {samples: 9}\ngoal: {minimize: time}\n"
 SERVE = "name: s\nmodel: m.onnx\ngoal: {maximize: rate, slo: {p99: 50ms}}\n"
 SERVERLESS = """\
 name: f
@@ -27,41 +29,68 @@ functions: 1..4
 memory: [1769]
 goal: {minimize: time, budget: 3 USD}
 """
+FILES = {
+    "job.yaml": TRAIN,
+    "serve.yaml": SERVE,
+    "train.py": "print(1)\n",
+    "x.py": "",
+    "n.ipynb": "{}",
+    "m.onnx": "none",
+    "m.pt": "PK",
+    "text.yaml": "hello\n",
+    "twice.yaml": f"{TRAIN}name: x\n",
+    "two.yaml": f"{TRAIN}---\na: 1\n",
+}
+SEARCH = "goal: {minimize: time}"
 
 
 @dataclass(frozen=True)
 class Mistake:
-    """Arguments, what the message must have, and files beside those of every case."""
+    """Arguments, what the message must have, its exit code, the text of bad.yaml, and variables of the environment."""
 
     args: tuple[str, ...]
     says: tuple[str, ...]
     code: int = 2
-    files: Mapping[str, str] = field(default_factory=dict)
+    job: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+def wrong(command: str, right: str, old: str, new: str, says: tuple[str, ...], code: int = 2) -> Mistake:
+    """The job `right` with a mistake: the message must name the first line that differs."""
+    assert old in right
+    job = right.replace(old, new, 1)
+    lines = zip(right.split("\n"), job.split("\n"), strict=False)
+    line = next(number for number, (one, other) in enumerate(lines, 1) if one != other)
+    return Mistake((command, "bad.yaml"), (f"bad.yaml:{line}: ", *says), code, job)
 
 
 def train(old: str, new: str, *says: str) -> Mistake:
-    assert old in TRAIN
-    return Mistake(("train", "bad.yaml"), ("bad.yaml:", *says), files={"bad.yaml": TRAIN.replace(old, new)})
-
-
-def serve(old: str, new: str, *says: str) -> Mistake:
-    assert old in SERVE
-    return Mistake(("serve", "bad.yaml"), ("bad.yaml:", *says), files={"bad.yaml": SERVE.replace(old, new)})
-
-
-def serverless(old: str, new: str, *says: str, code: int = 2) -> Mistake:
-    assert old in SERVERLESS
-    files = {"bad.yaml": SERVERLESS.replace(old, new)}
-    return Mistake(("serverless", "bad.yaml"), ("bad.yaml:", *says), code, files)
-
-
-SEARCH = "goal: {minimize: time}"
-LOCAL = "name: l\nworkdir: .\nrun: python x.py\nresources: {infra: local}\njob: {samples: 9}\ngoal: {minimize: time}\n"
+    return wrong("train", TRAIN, old, new, says)
 
 
 def local(old: str, new: str, *says: str) -> Mistake:
-    assert old in LOCAL
-    return Mistake(("train", "bad.yaml"), ("bad.yaml:", *says), files={"bad.yaml": LOCAL.replace(old, new), "x.py": ""})
+    return wrong("train", LOCAL, old, new, says)
+
+
+def serve(old: str, new: str, *says: str) -> Mistake:
+    return wrong("serve", SERVE, old, new, says)
+
+
+def serverless(old: str, new: str, *says: str, code: int = 2) -> Mistake:
+    return wrong("serverless", SERVERLESS, old, new, says, code)
+
+
+def data(text: str, *says: str) -> Mistake:
+    return train("job:", f"data: {{{text}}}\njob:", "data.", *says)
+
+
+def knobs(text: str, *says: str) -> Mistake:
+    return local("job:", f"knobs: {text}\njob:", *says)
+
+
+def spot(search: str, *says: str) -> Mistake:
+    right = TRAIN.replace("sim/aws,", "sim/aws, use_spot: any,")
+    return wrong("train", right, SEARCH, f"{SEARCH}\nsearch: {{spot: {search}}}", ("search.spot", *says))
 
 
 MISTAKES = {
@@ -71,11 +100,11 @@ MISTAKES = {
     "a goal in another currency": train(SEARCH, "goal: {minimize: time, budget: 10 EUR}", "US dollars only"),
     "a deadline by the clock": train(SEARCH, "goal: {minimize: time, deadline: '18:00'}", "6h30m", "2026-12-01T18:00Z"),
     "a deadline of ISO 8601": train(SEARCH, "goal: {minimize: time, deadline: PT6H}", "goal.deadline: not a duration"),
-    "a type in capitals": train("p2.xlarge", "P2.XLarge", "did you mean 'p2.xlarge'?"),
+    "a type in capitals": train("g6.xlarge", "G6.XLarge", "did you mean 'g6.xlarge'?"),
     "types in one text": train(
-        "[c5.xlarge, p2.xlarge]", "'c5.xlarge, p2.xlarge'", "did you mean '[c5.xlarge, p2.xlarge]'?"
+        "[g5.xlarge, g6.xlarge]", "'g5.xlarge, g6.xlarge'", "did you mean '[g5.xlarge, g6.xlarge]'?"
     ),
-    "a type of Azure": train("p2.xlarge", "Standard_NC6s_v3", "unknown instance type of aws"),
+    "a type of Azure": train("g6.xlarge", "Standard_NC6s_v3", "unknown instance type of aws"),
     "a region behind sim/aws": train("sim/aws", "sim/aws/us-east-1", "resources.infra: sim/aws has one region"),
     "thousands": train("50000", "50k", "job.samples: must be a number", "did you mean '50000'?"),
     "millions": train("50000", "1.5M", "did you mean '1500000'?"),
@@ -87,19 +116,19 @@ MISTAKES = {
     "assurance in percent": train(SEARCH, f"{SEARCH}\nsearch: {{assurance: 99}}", "search.assurance: is out of range"),
     "an option without a value": train(SEARCH, f"{SEARCH}\nsearch: {{strategy: 'auto:order'}}", "NAME:OPTION=VALUE"),
     "accelerators the other way": train(
-        "instance_type: [c5.xlarge, p2.xlarge]", "accelerators: 8xH100", "did you mean 'H100:8'?"
+        "instance_type: [g5.xlarge, g6.xlarge]", "accelerators: 8xH100", "did you mean 'H100:8'?"
     ),
     "accelerators with an x": train(
-        "instance_type: [c5.xlarge, p2.xlarge]", "accelerators: 8 x H100", "did you mean 'H100:8'?"
+        "instance_type: [g5.xlarge, g6.xlarge]", "accelerators: 8 x H100", "did you mean 'H100:8'?"
     ),
     "gpus at the top": train("num_nodes", "gpu: 4\nnum_nodes", "did you mean 'resources.gpus'?"),
     "spot at the top": train("num_nodes", "spot: true\nnum_nodes", "did you mean 'resources.use_spot'?"),
     "nodes": train("num_nodes", "nodes", "did you mean 'num_nodes'?"),
     "a job in TOML": Mistake(
-        ("train", "bad.yaml"), ("bad.yaml:1: must be a mapping", "`mlcd init`"), files={"bad.yaml": "name = 't'\n"}
+        ("train", "bad.yaml"), ("bad.yaml:1: must be a mapping", "`mlcd init`"), job="name = 't'\n"
     ),
     "a web page": Mistake(
-        ("train", "bad.yaml"), ("bad.yaml:1: must be a mapping", "`mlcd init`"), files={"bad.yaml": "<html>404</html>"}
+        ("train", "bad.yaml"), ("bad.yaml:1: must be a mapping", "`mlcd init`"), job="<html>404</html>"
     ),
     "a target without a metric": local(
         "{samples: 9}", "{samples: 9, target: 0.9}", "job.target", "{metric: ..., value: ..."
@@ -120,7 +149,7 @@ MISTAKES = {
     "memory as a range": serverless("[1769]", "1769MB..3GB", "memory: is not a memory size"),
     "a synchronisation": serverless("goal:", "sync: async\ngoal:", "did you mean 'asp'?"),
     "the wrong command for a file": Mistake(
-        ("serve", "bad.yaml"), ("is a job for `mlcd train`", "mlcd train bad.yaml"), files={"bad.yaml": TRAIN}
+        ("serve", "bad.yaml"), ("is a job for `mlcd train`", "mlcd train bad.yaml"), job=TRAIN
     ),
     "a host that is none": Mistake(
         ("serve", "m.onnx", "--deploy", "--host", "no host"), ("--host: there is no such address", "127.0.0.1")
@@ -149,9 +178,9 @@ MISTAKES = {
     "a count twice": train("1..5", "[1, 1]", "num_nodes", "twice"),
     "an empty place": train("sim/aws", "''", "resources.infra", "not blank"),
     "the provider's name": train("sim/aws", "amazon", "resources.infra", "no such cloud", "sim/aws"),
-    "a type with a typo": train("[c5.xlarge, p2.xlarge]", "[c5.xlarg]", "did you mean 'c5.xlarge'?"),
-    "a type as a mapping": train("[c5.xlarge, p2.xlarge]", "{a: 1}", "instance_type", "must be text"),
-    "a glob of nothing": train("[c5.xlarge, p2.xlarge]", "[zz9.*]", "no instance type of aws matches"),
+    "a type with a typo": train("[g5.xlarge, g6.xlarge]", "[g5.xlarg]", "did you mean 'g5.xlarge'?"),
+    "a type as a mapping": train("[g5.xlarge, g6.xlarge]", "{a: 1}", "instance_type", "must be text"),
+    "a glob of nothing": train("[g5.xlarge, g6.xlarge]", "[zz9.*]", "no instance type of aws matches"),
     "the other spelling": train("minimize", "minimise", "goal.minimise", "did you mean 'minimize'?"),
     "money in words": train("time", "time, budget: ten dollars", "goal.budget", "100 USD"),
     "euros by their sign": train("time", "time, budget: 5€", "goal.budget", "US dollars only"),
@@ -169,7 +198,6 @@ MISTAKES = {
     "a negative trial": train(SEARCH, f"{SEARCH}\nsearch: {{trial: {{minutes: -2}}}}", "trial.minutes", "more than 0"),
     "noise above 1": train(SEARCH, f"{SEARCH}\nsearch: {{noise: 2}}", "search.noise", "less than 1"),
     "work with a typo": train(SEARCH, f"{SEARCH}\nsearch: {{work: keept}}", "search.work", "did you mean 'kept'?"),
-    "an output outside": train(SEARCH, f"{SEARCH}\noutputs: [/tmp/model.pt]", "outputs", "inside the working folder"),
     "a pattern without a group": train(SEARCH, f"{SEARCH}\nprogress: {{pattern: 'step'}}", "progress.pattern", "group"),
     "two ways to report": train(
         SEARCH, f"{SEARCH}\nprogress: {{pattern: '(?P<rate>1)', file: x}}", "progress", "exactly one of"
@@ -190,7 +218,6 @@ MISTAKES = {
     "files of another kind": Mistake(("serve", "m.onnx", "--write", "helm", "x"), ("'helm'", "compose")),
     "serving without SkyPilot": Mistake(("serve", "m.onnx", "--on", "aws"), ("aws", "SkyPilot"), 7),
     "serving on no cloud": Mistake(("serve", "m.onnx", "--on", "sim/aws"), ("--on", "allowed: local")),
-    "a latency without a unit": serve("50ms", "50", "goal.slo.p99", "did you mean '50ms'?"),
     "a batch of none": serve("goal:", "knobs: {batch: [0]}\ngoal:", "knobs.batch", "at least 1"),
     "an unknown precision": serve("goal:", "knobs: {precision: [fp8]}\ngoal:", "knobs.precision", "fp32, int8"),
     "an unknown scenario": serve("goal:", "load: {scenario: burst}\ngoal:", "load.scenario", "server"),
@@ -204,6 +231,107 @@ MISTAKES = {
     "ending on no cloud": Mistake(("down", "--on", "nocloud"), ("nocloud", "local, minicloud")),
     "an unknown benchmark": Mistake(("bench", "trian"), ("'trian'",)),
     "a benchmark of nothing": Mistake(("bench", "train"), ("--tables DIR or --sim",)),
+    "a knob without values": knobs("{a: []}", "knobs.a: must not be empty"),
+    "knobs as a list": knobs("[a, b]", "knobs: must be a mapping", "{precision: [fp32, bf16]}"),
+    "knobs with nothing behind": knobs("", "knobs: has no value"),
+    "a value twice": knobs("{a: [1, 2, 1]}", "knobs.a: has the value 1 twice"),
+    "a range backwards": knobs("{a: 8..1}", "did you mean '1..8'?"),
+    "a range of fractions": knobs("{a: 0.1..0.5}", "knobs.a: is not a range of whole numbers", "[0.1, 0.5]"),
+    "a range with a step": knobs("{a: 0..8..2}", "knobs.a: is not a range of whole numbers"),
+    "half a range": knobs("{a: 4..}", "knobs.a: is not a range of whole numbers"),
+    "ten million values": knobs("{a: 1..10000000}", "knobs.a: has too many values", "at most 1,000"),
+    "a value that is no number": knobs("{a: [.nan, 1]}", "bad.yaml:5: knobs.a[0]: must be a finite number"),
+    "values in values": knobs("{a: [[1], [2]]}", "knobs.a[0]: must be a number, text, true or false"),
+    "a condition on no knob": knobs("{a: {values: [1, 2], when: {b: 1}}}", "knobs.a.when.b: there is no such knob"),
+    "a condition on itself": knobs("{a: {values: [1, 2], when: {a: 1}}}", "knobs.a.when.a: is the knob itself"),
+    "a condition that never holds": knobs(
+        "{b: [x, z], a: {values: [1, 2], when: {b: y}}}", "b never has the value 'y'", "allowed: x, z"
+    ),
+    "how memory changes": knobs("{a: {values: [1, 2], memory: more}}", "knobs.a.memory", "rises, falls"),
+    "a knob that changes learning": knobs(
+        "{lr: {values: [0.1, 0.2], changes: learning}}", "knobs.lr: changes learning", "job.target such as"
+    ),
+    "value for values": knobs("{a: {value: [1, 2]}}", "did you mean 'values'?"),
+    "a ready set with a typo": knobs("{preset: fspd}", "did you mean 'fsdp'?"),
+    "an exclusion of nothing": knobs("{a: [1, 2], exclude: [{a: 3}]}", "knobs.exclude[0].a: a never has the value 3"),
+    "an exclusion of everything": knobs("{a: [1, 2], exclude: [{a: [1, 2]}]}", "excludes every combination"),
+    "a knob called PATH": knobs("{PATH: [1, 2]}", "would overwrite the variable PATH"),
+    "a knob with a dash": knobs("{batch-size: [1, 2]}", "letters, digits and _"),
+    "knobs and a strategy without them": local(
+        "job:", "search: {strategy: paris}\nknobs: {a: [1, 2]}\njob:", "paris does not search knobs"
+    ),
+    "a knob that is a variable too": knobs("{a: [1, 2]}\nenvs: {A: 3}", "knobs.a: is also a variable of envs"),
+    "knobs on a simulated cloud": train(
+        "num_nodes", "knobs: {a: [1, 2]}\nnum_nodes", "sim/aws runs no script that could use them"
+    ),
+    "spot by another word": train("sim/aws,", "sim/aws, use_spot: maybe,", "must be true, false or any"),
+    "spot of both kinds": train("sim/aws,", "sim/aws, use_spot: both,", "did you mean 'any'?"),
+    "spot with yes": train("sim/aws,", "sim/aws, use_spot: 'yes',", "did you mean 'true'?"),
+    "spot on this machine": local("local}", "local, use_spot: any}", "local has no spot market", "allowed: false"),
+    "interruptions in words": spot("{interruptions_per_hour: often}", "is not a rate", "0.05"),
+    "fewer interruptions than none": spot("{interruptions_per_hour: -1}", "is out of range", "at most 60"),
+    "interruptions of no type": spot(
+        "{interruptions_per_hour: {'p9.*': 0.1}}", "matches no instance type of the job", "g5.xlarge, g6.xlarge"
+    ),
+    "seconds with a unit": spot("{save_seconds: 20s}", "save_seconds: must be a number", "did you mean '20'?"),
+    "spot rules as a flag": spot("true", "must be a mapping", "{interruptions_per_hour: ..., save_seconds: ...}"),
+    "spot rules without spot": train(
+        "goal: {minimize: time}", "goal: {minimize: time}\nsearch: {spot: {save_seconds: 9}}", "use_spot: any"
+    ),
+    "no clouds": train("sim/aws", "[]", "resources.infra: must not be empty"),
+    "a cloud twice": train("sim/aws", "[sim/aws, sim/aws]", "resources.infra[1]: names sim/aws twice"),
+    "a cloud and this machine": train("sim/aws", "[sim/aws, local]", "local cannot be one of several clouds"),
+    "simulated and real": train("sim/aws", "[sim/aws, aws]", "all are simulated, or none is"),
+    "a cloud with a typo": train("sim/aws", "[sim/aws, sim/gpc]", "did you mean 'sim/gcp'?"),
+    "a refusal with a typo": train("sim/aws", "[sim/aws, sim/gcp/no-acess]", "did you mean 'sim/gcp/no-access'?"),
+    "a cloud in a mapping": train("sim/aws", "{cloud: aws}", "resources.infra: must be text"),
+    "a price at no place": train(
+        "sim/aws,", "[sim/aws, sim/gcp], prices: {'g5.xlarge (azure)': 1},", "did you mean 'g5.xlarge (aws)'?"
+    ),
+    "a price of nothing": train("sim/aws,", "sim/aws, prices: {g5.xlarge: 0},", "a price must be more than $0"),
+    "part of a GPU in a cloud": train("sim/aws,", "sim/aws, gpus: 0.5,", "resources.gpus", "infra: local"),
+    "more GPUs than a node has": train("sim/aws,", "sim/aws, gpus: 3,", "no type has this number of GPUs (got 3)"),
+    "GPUs in words": local("local}", "local, gpus: all}", "resources.gpus: is not a number of GPUs"),
+    "half a sample": train("50000", "1000.5", "job.samples: must be a whole number"),
+    "a described model, half": local("samples: 9", "samples: 9, model: {parameters: 1e9}", "layers: is missing"),
+    "data without a size": data("location: aws/us-east-1", "size: is missing", "200 GB"),
+    "data in bits": data("location: aws/us-east-1, size: 5 Gbit", "size: is not a size", "200 GB"),
+    "data in a bucket": data("location: 's3://b/x', size: 5 GB", "CLOUD/REGION", "data.egress"),
+    "a trial with more data": data("location: aws, size: 5 GB, trial_size: 6 GB", "at most data.size"),
+    "bandwidth in bytes": data("location: aws, size: 5 GB, bandwidth: 5 GB/s", "5 Gbps"),
+    "egress in words": data("location: aws, size: 5 GB, egress: free", "0.09 USD/GB, or 0"),
+    "a list with a gap": Mistake(("train", "job.yaml", "--on", "sim/aws,,sim/gcp"), ("--on: has an empty name",)),
+    "a page on a large port": Mistake(("ui", "--port", "99999"), ("--port", "0<=x<=65535", "mlcd ui --help")),
+    "a page of no run": Mistake(("ui", "nosuch", "--no-open"), ("no run 'nosuch'", "mlcd runs")),
+    "a page on another machine": Mistake(
+        ("ui", "--host", "192.0.2.1", "--no-open"), ("--host: 192.0.2.1 is not an address of this machine", "0.0.0.0")
+    ),
+    "a page of no results": Mistake(
+        ("ui", "--bench", "none.json", "--no-open"), ("--bench: none.json cannot be read",)
+    ),
+    "a host with a scheme": Mistake(("ui", "--allow-host", "http://x/"), ("--allow-host: is not a host name",)),
+    "a store of another kind": Mistake(("runs",), ("MLCD_STORE", "mysql://..."), env={"MLCD_STORE": "mysql://a/b"}),
+    "a store without a scheme": Mistake(
+        ("runs",), ("MLCD_STORE", "does not begin with postgresql://"), env={"MLCD_STORE": "postgres//x"}
+    ),
+    "a home that is a file": Mistake(("runs",), ("Not a directory", "MLCD_HOME"), code=1, env={"MLCD_HOME": "x.py"}),
+    "a picture of another kind": Mistake(("report", "--format", "jpg"), ("'jpg' is not one of", "'png'")),
+    "files without a folder": Mistake(("serve", "m.onnx", "--write", "compose"), ("--write", "`mlcd serve --help`")),
+    "a page on no address": Mistake(("ui", "--host", "", "--no-open"), ("--host: has no value", "127.0.0.1")),
+    "a folder that is a file": local("workdir: .", "workdir: x.py", "workdir: is a file", "a folder with the job's"),
+    "a job on the web": Mistake(
+        ("train", "https://example.com/job.yaml"), ("fetches no job files: download it first",)
+    ),
+    "a latency below nothing": serve("50ms", "-5ms", "goal.slo.p99: is not a latency"),
+    "no latency at all": serve("{p99: 50ms}", "{}", "goal.slo: must have exactly one percentile"),
+    "the lowest cost of any rate": serve("maximize: rate", "minimize: cost", "goal.rate such as 500/s"),
+    "nodes of a server": serve("goal:", "num_nodes: 2\ngoal:", "resources: {replicas: 1..3}"),
+    "a size in words": serve("goal:", "sizes: {batch: x}\ngoal:", "sizes.batch: must be a whole number"),
+    "functions below nothing": serverless("1..4", "-1..4", "functions: is not a number of functions"),
+    "a workload with a typo": serverless("logistic", "logistc", "did you mean 'logistic'?"),
+    "a memory size twice": serverless("[1769]", "[1769, 1769]", "memory[1]: is given twice"),
+    "functions of two clouds": serverless("sim/lambda", "[sim/lambda, sim/aws]", "takes one cloud"),
+    "knobs of functions": serverless("goal:", "knobs: {a: [1]}\ngoal:", "knobs: unknown field"),
 }
 
 
@@ -215,14 +343,10 @@ def test_a_mistake_is_one_clear_line(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("MLCD_SKY_PYTHON", str(tmp_path / "none"))
-    files = {"job.yaml": TRAIN, "serve.yaml": SERVE, "train.py": "print(1)\n", "n.ipynb": "{}", "m.onnx": "none"}
-    files |= {
-        "m.pt": "PK",
-        "text.yaml": "hello\n",
-        "twice.yaml": f"{TRAIN}name: x\n",
-        "two.yaml": f"{TRAIN}---\na: 1\n",
-    }
-    for name, text in {**files, **mistake.files}.items():
+    monkeypatch.delenv("MLCD_STORE", raising=False)
+    for name, value in mistake.env.items():
+        monkeypatch.setenv(name, value)
+    for name, text in {**FILES, "bad.yaml": mistake.job}.items():
         (tmp_path / name).write_text(text)
     assert run(mistake.args) == mistake.code, capsys.readouterr().err
     said = capsys.readouterr()
@@ -234,5 +358,41 @@ def test_a_mistake_is_one_clear_line(
         assert part in said.err
 
 
-def test_there_are_at_least_forty() -> None:
-    assert len(MISTAKES) >= 40
+@pytest.mark.parametrize(
+    "field", ["region: us-west-2", "zone: us-east-1a", "image_id: ami-1"], ids=["region", "zone", "image"]
+)
+def test_what_a_simulated_cloud_ignores_is_said(
+    field: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    job = tmp_path / "job.yaml"
+    job.write_text(TRAIN.replace("sim/aws,", f"sim/aws, {field},"))
+    assert run(("train", str(job), "--dry-run")) == 0
+    name = field.partition(":")[0]
+    assert f"sim/aws has one region and no images: resources.{name} is ignored" in capsys.readouterr().out
+
+
+def test_a_simulated_cloud_has_the_jobs_prices_and_gpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`prices` and `gpus` were ignored on simulated clouds."""
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    job = tmp_path / "job.yaml"
+    types = "instance_type: [g5.xlarge, g5.12xlarge]"
+    asked = "instance_type: [g5.xlarge, g5.12xlarge], gpus: 4, prices: {g5.12xlarge: 600}"
+    job.write_text(TRAIN.replace("instance_type: [g5.xlarge, g6.xlarge]", types).replace("1..5", "1"))
+    assert run(("train", str(job), "--dry-run")) == 0
+    assert "2 deployments of 2 instance types" in capsys.readouterr().out
+    job.write_text(job.read_text().replace(types, asked))
+    assert run(("train", str(job), "--dry-run")) == 0
+    said = capsys.readouterr().out
+    assert "1 deployment of 1 instance type" in said
+    assert "$100.00" in said  # ten minutes at $600 an hour
+
+
+def test_the_store_command_alone_shows_its_help(capsys: pytest.CaptureFixture[str]) -> None:
+    """It was a refusal with the whole help on one line."""
+    assert run(("store",)) == 0
+    said = capsys.readouterr()
+    assert "Commands:\n" in said.out
+    assert said.err == ""
