@@ -75,6 +75,8 @@ def plain_number(value: float) -> str:
     """`1,200`, `0.5`, `0`: no trailing zeros; `1e+20` and `3e-09` where all digits would be too long."""
     if value and not 1e-6 <= abs(value) < 1e15:
         return f"{value:.3g}"
+    if abs(value) >= 1e9:
+        return f"{value:,.0f}"
     return f"{value:,.6f}".rstrip("0").rstrip(".") or "0"
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.rendered import html_of, json_of, picture_names, picture_of, plot_of, serverless_html_of, verdict_of
 from tests.report_kind_samples import serverless_run
@@ -66,6 +66,7 @@ def test_a_linear_axis_of_any_span_has_few_ticks(low: float, high: float) -> Non
         assert len(ticks) <= MOST_TICKS
 
 
+@example(-100000000000000.2)
 @given(st.one_of(values, values.map(lambda value: -value), st.just(math.inf)))
 def test_every_number_is_written_in_a_few_characters(value: float) -> None:
     texts = [format_seconds(value), short_seconds(value) if math.isfinite(value) else "", plain_number(value)]
