@@ -1,8 +1,10 @@
 """Find what mlcd left running on any cloud, and end it."""
 
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import replace
 from pathlib import Path
+from typing import TypeVar
 
 from mlcd.clouds.local import Local
 from mlcd.clouds.nodes import PREFIX, Closable, Leftover, ListsUnproved, NodeEngine, Sweeping, Unproved
@@ -15,6 +17,7 @@ from mlcd.jobs.where import BUILT_IN
 from mlcd.spec.infra import infras_of
 from mlcd.store.store import Store, has_store
 
+_Found = TypeVar("_Found", Leftover, Unproved)
 EVERYWHERE = (*DIRECT, "skypilot")
 
 
@@ -41,14 +44,16 @@ def leftovers(
     for kind in _kinds(on):
         engine: NodeEngine | None = None
         try:
-            engine = _engine(kind, home)
-            found += engine.leftovers() if engine is not None else ()
+            with _asked(kind):
+                engine = _engine(kind, home)
+                if engine is not None:
+                    found += _own(kind, _valid(kind, tuple(engine.leftovers()), Leftover), found)
         except (ProviderError, BadInput, OSError) as error:  # BadInput: a plug-in that cannot be loaded
             if on is not None:
                 raise _explained(kind, error) from error
             unreachable.append((kind, str(error)))
         finally:
-            _close(engine)
+            _close(kind, engine)
     return tuple(one for one in found if _is_of(home, run_id, one)), tuple(unreachable)
 
 
@@ -75,41 +80,44 @@ def unproved(home: Path, *, on: str | None = None, run_id: str | None = None) ->
     for kind in _kinds(on):
         engine: NodeEngine | None = None
         try:
-            engine = _engine(kind, home)
+            with _asked(kind):
+                engine = _engine(kind, home)
             if isinstance(engine, ListsUnproved):
-                found += [one for one in engine.unproved() if _key(one) not in map(_key, found)]
+                with _asked(kind):
+                    listed = _valid(kind, tuple(engine.unproved()), Unproved)
+                found += [one for one in listed if _key(one) not in map(_key, found)]
         except (ProviderError, BadInput, OSError):  # `leftovers` has said so
             continue
         finally:
-            _close(engine)
+            _close(kind, engine)
     return tuple(one for one in found if (run_id is not None and one.run_id == run_id) or _is_of(home, run_id, one))
 
 
 def end_all(home: Path, found: Sequence[Leftover]) -> tuple[tuple[Leftover, MlcdError], ...]:
     """End each of `found`. Returns those that could not be ended, with the reason."""
-    failed = []
-    engines = {kind: _engine(kind, home) for kind in {leftover.cloud for leftover in found}}
-    for leftover in found:
-        engine = engines[leftover.cloud]
-        if engine is None:
-            continue
-        try:
-            engine.end(leftover)
-        except (MlcdError, OSError) as error:  # what is left must not keep the others running
-            failed.append((leftover, _explained(leftover.lease_id, error)))
-    for engine in engines.values():
-        _close(engine)
+    failed: list[tuple[Leftover, MlcdError]] = []
+    for kind in dict.fromkeys(leftover.cloud for leftover in found):
+        engine: NodeEngine | None = None
+        for leftover in (one for one in found if one.cloud == kind):
+            try:
+                with _asked(kind):
+                    engine = engine or _engine(kind, home)
+                    if engine is not None:
+                        engine.end(leftover)
+            except (MlcdError, OSError) as error:  # what is left must not keep the others running
+                failed.append((leftover, _explained(leftover.lease_id, error)))
+        _close(kind, engine)
     return tuple(failed)
 
 
 def sweep(home: Path, *, on: str | None = None) -> None:
     """Forget ended leases of killed mlcd processes, on the clouds that keep something of them."""
     for kind in _kinds(on):
-        with suppress(ProviderError, BadInput, OSError):  # `leftovers` has said so
+        with suppress(ProviderError, BadInput, OSError), _asked(kind):  # `leftovers` has said so
             engine = _engine(kind, home)
             if isinstance(engine, Sweeping):
                 engine.sweep()
-            _close(engine)
+            _close(kind, engine)
 
 
 def end_abandoned(home: Path, run_id: str) -> tuple[Unproved, ...]:
@@ -161,13 +169,50 @@ def _key(one: Unproved) -> tuple[int | None, str]:
     return one.pid, one.what
 
 
-def _close(engine: NodeEngine | None) -> None:
+def _close(kind: str, engine: NodeEngine | None) -> None:
     if isinstance(engine, Closable):
-        engine.close()
+        with suppress(ProviderError) if _is_plugged(kind) else nullcontext(), _asked(kind):
+            engine.close()
+
+
+@contextmanager
+def _asked(kind: str) -> Iterator[None]:
+    """Any error of a plug-in's cloud, and its end of the program, as a ProviderError: the other clouds are searched."""
+    try:
+        yield
+    except (MlcdError, OSError):
+        raise
+    except (Exception, SystemExit) as error:
+        if not _is_plugged(kind):
+            raise
+        raise ProviderError(f"the plug-in of {kind} failed: {type(error).__name__}: {error}") from error
+
+
+def _valid(kind: str, found: tuple[_Found, ...], wanted: type[_Found]) -> tuple[_Found, ...]:
+    """What an engine found. Raises ProviderError where a plug-in's is something else."""
+    for one in found if _is_plugged(kind) else ():
+        if not isinstance(one, wanted) or not all(isinstance(x, str) for x in (one.cloud, one.lease_id, one.what)):
+            what = f"it listed {str(one)[:80]!r}, which is no {wanted.__name__}"
+            raise ProviderError(f"the plug-in of {kind} failed: {what}")
+    return found
+
+
+def _own(kind: str, listed: Sequence[Leftover], found: Sequence[Leftover]) -> list[Leftover]:
+    """The leftovers of a cloud, under its name. A plug-in on a built-in engine may list what that one has listed."""
+    known = {(one.cloud, one.lease_id) for one in found}
+    return [
+        replace(one, cloud=kind) if _is_plugged(kind) else one
+        for one in listed
+        if (one.cloud, one.lease_id) not in known
+    ]
+
+
+def _is_plugged(kind: str) -> bool:
+    return kind in cloud_names(BUILT_IN)
 
 
 def _engine(kind: str, home: Path) -> NodeEngine | None:
     """The engine of a cloud; None for a plug-in's cloud that starts no nodes through mlcd."""
-    if kind in cloud_names(BUILT_IN):
+    if _is_plugged(kind):
         return plugin_engine(kind, BUILT_IN, home)
     return engine_for(kind, "", home)

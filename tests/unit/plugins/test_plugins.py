@@ -1,5 +1,6 @@
 """Plug-ins: found by entry points, refused by package name, independent of each other; objects instead of names."""
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ import pytest
 from tests.synthetic import Listed, SyntheticCloud
 
 from mlcd.catalog import Instance
+from mlcd.cli.main import run
 from mlcd.clouds.job import JobCloud
 from mlcd.clouds.local import Local
 from mlcd.clouds.nodes import Leftover
@@ -241,6 +243,83 @@ def test_a_plug_in_may_give_nodes_and_mlcd_runs_the_job_there(
     found, silent = leftovers(tmp_path)
     assert found == (remaining,)
     assert [kind for kind, _ in silent] == ["lost"]
+
+
+class Broken:
+    """Nodes of a plug-in: each method raises this, or returns it."""
+
+    name = "broken"
+
+    def __init__(self, does: object) -> None:
+        self.does = does
+
+    def prepare(self, job: CloudJob) -> "Broken":
+        return self
+
+    def start(self) -> None: ...
+
+    def leftovers(self) -> object:
+        if isinstance(self.does, BaseException):
+            raise self.does
+        return self.does
+
+    unproved = sweep = close = leftovers
+
+    def end(self, leftover: Leftover) -> None:
+        self.leftovers()
+
+
+BAD_LEASE = (Leftover(cloud="broken", lease_id=7, what="x"),)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "does",
+    [
+        ValueError("no GPU"),
+        SystemExit(0),
+        RecursionError(),
+        None,
+        7,
+        "text",
+        (None,),
+        ({"cloud": "broken"},),
+        BAD_LEASE,
+    ],
+    ids=repr,
+)
+def test_whatever_a_cloud_of_a_plug_in_does_the_others_are_searched_and_ended(
+    install: Install,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    does: object,
+) -> None:
+    install("mlcd-broken-cloud", {CLOUDS: {"broken": f"{__name__}:Broken"}})
+    monkeypatch.setattr("mlcd.jobs.down.plugin_engine", lambda *_: Broken(does))
+    monkeypatch.setattr("mlcd.jobs.down.EVERYWHERE", ("local",))
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path))
+    here, there = (Leftover(cloud=name, lease_id="mlcd-x", what="1 process") for name in ("local", "broken"))
+    ended: list[Leftover] = []
+    monkeypatch.setattr(Local, "leftovers", lambda _self: (here,))
+    monkeypatch.setattr(Local, "end", lambda _self, found: ended.append(found))
+    assert run(["down", "-y", "-o", "json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert (ended, [one["cloud"] for one in answer["found"]]) == ([here], ["local"])
+    assert answer["not_looked"]["broken"].startswith("the plug-in of broken failed: ")
+    failed = end_all(tmp_path, (there, here))
+    assert ended == [here, here]
+    assert [one for one, _ in failed] == ([there] if isinstance(does, BaseException) else [])
+    assert run(["down", "-y", "--on", "broken"]) == 7
+
+
+def test_a_plug_in_on_a_built_in_engine_lists_nothing_twice(
+    install: Install, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install("mlcd-nodes-too", {CLOUDS: {"my-nodes-too": f"{__name__}:OnNodes"}})
+    monkeypatch.setattr("mlcd.jobs.down.EVERYWHERE", ("local",))
+    monkeypatch.setattr(Local, "leftovers", lambda _self: (Leftover(cloud="local", lease_id="mlcd-x", what="1"),))
+    assert [one.cloud for one in leftovers(tmp_path)[0]] == ["local"]
+    assert [one.cloud for one in leftovers(tmp_path, on="my-nodes-too")[0]] == ["my-nodes-too"]
 
 
 def test_an_offer_has_types_each_once() -> None:
