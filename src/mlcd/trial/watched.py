@@ -8,7 +8,8 @@ a fallback, and ends after the look if it is too slow.
 
 On spot nodes, what is uncertain is how often they are taken away. The look is then as late as the fallback, which is on
 demand, allows: had nothing been saved by then, it would just fit. By then something is saved, and the look is renewed.
-Where nothing fits for certain, on demand neither, a training on spot nodes goes on without a fallback as others do.
+Where nothing fits for certain, on demand neither, a training on spot nodes goes on without a fallback as others do;
+once spot nodes were taken away in this run, with every strategy, because what remains would be of no use otherwise.
 """
 
 import math
@@ -119,7 +120,7 @@ def watched(problem: Problem, history: History, remaining: Remaining, left: Coll
                 yield place
             if place is not None or not nothing_fits or problem.checkpoint_seconds(plan.config) is None:
                 continue
-        if not problem.watched:
+        if not (problem.watched or (plan.config.is_spot and problem.was_interrupted)):
             continue
         trial = by_config[plan.config]
         chance = chance_to_fit(problem, plan, remaining, trial.relative_error)
