@@ -115,6 +115,8 @@ def missing_program(command: str, *, path: str) -> str:
     if not is_told or ("/" in name and not name.startswith("/")) or shutil.which(name, path=path):
         return ""
     near = nearest(name, [each for each in _USUAL_PROGRAMS if shutil.which(each, path=path)])
+    if name.endswith(".py"):
+        near = f"python {name}"
     hint = f"; did you mean {near}?" if near else ""
     return f"starts {name}, which is not installed on this machine{'' if '/' in name else ' (not on PATH)'}{hint}"
 

@@ -35,9 +35,10 @@ def model_file(spec: ServeSpec) -> Path:
     path = ((Path(spec.file).parent if spec.file else Path()) / spec.path("model", spec.model)).absolute()
     if not path.is_file():
         problem = "is a folder, not a model" if path.is_dir() else "there is no such file"
-        raise spec.error(
-            "model", problem, value=spec.model, allowed="an ONNX, .pt2 or .pt file, relative to the job file"
-        )
+        allowed = "an ONNX, .pt2 or .pt file, relative to the job file"
+        if path.suffix not in {".onnx", ".pt2", ".pt"}:
+            allowed += "; a language model by its name: `mlcd init llm.yaml -t vllm`"
+        raise spec.error("model", problem, value=spec.model, allowed=allowed)
     return path
 
 

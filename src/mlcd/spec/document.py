@@ -64,7 +64,9 @@ def read_text(path: str | Path, *, missing: str = "there is no such file") -> st
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
-        raise SpecError("is not UTF-8 text", file=str(path), line=line, value=data[error.start : error.end]) from None
+        bad = data[error.start : error.end]
+        allowed = "a file that your editor saves as UTF-8"
+        raise SpecError("is not UTF-8 text", file=str(path), line=line, value=bad, allowed=allowed) from None
 
 
 def _standard_input() -> bytes:

@@ -75,7 +75,8 @@ def latency(node: YamlNode) -> float:
     """`50ms`, `0.2s` as seconds."""
     value = node.filled().value
     if isinstance(value, int | float) and not isinstance(value, bool):
-        raise node.error("a latency needs a unit", allowed=_LATENCY_FORM, nearest=f"{value:g}ms")
+        unit = "s" if 0 < value < 1 else "ms"
+        raise node.error("a latency needs a unit", allowed=_LATENCY_FORM, nearest=f"{value:g}{unit}")
     match = _LATENCY.fullmatch(value.lower()) if isinstance(value, str) else None
     if match is None:
         raise node.error("is not a latency", allowed=_LATENCY_FORM)
@@ -99,7 +100,7 @@ def rate(node: YamlNode) -> float:
 
 def slo(node: YamlNode) -> Slo:
     """`{p99: 50ms}`: one percentile of the latency and its limit."""
-    given = node.mapping()
+    given = node.mapping(allowed="{p99: 50ms}")
     for name, child in given.items():
         if name not in PERCENTILES:
             near = nearest(name.lower(), PERCENTILES)

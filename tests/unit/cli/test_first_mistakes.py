@@ -332,6 +332,43 @@ MISTAKES = {
     "a memory size twice": serverless("[1769]", "[1769, 1769]", "memory[1]: is given twice"),
     "functions of two clouds": serverless("sim/lambda", "[sim/lambda, sim/aws]", "takes one cloud"),
     "knobs of functions": serverless("goal:", "knobs: {a: [1]}\ngoal:", "knobs: unknown field"),
+    "a range with a dash": train("1..5", "1-5", "num_nodes: is not a number of nodes", "did you mean '1..5'?"),
+    "a range in words": train("1..5", "1 to 5", "did you mean '1..5'?"),
+    "a range with three dots": train("1..5", "1...5", "did you mean '1..5'?"),
+    "a budget per hour": train("time}", "time, budget: 5 USD/h}", "goal.budget: not an amount of money", "100 USD"),
+    "a deadline without a unit": train("time}", "time, deadline: 6}", "goal.deadline: a duration needs a unit"),
+    "the least money": train("minimize: time", "minimize: money", "goal.minimize", "did you mean 'cost'?"),
+    "goals": train("goal:", "goals:", "did you mean 'goal'?"),
+    "a budget at the top": train("goal:", "budget: 5 USD\ngoal:", "did you mean 'goal.budget'?"),
+    "one epoch": train("epochs", "epoch", "did you mean 'epochs'?"),
+    "a batch by PyTorch's name": train("epochs: 1", "epochs: 1, batch_size: 32", "did you mean 'batch'?"),
+    "thousands with a comma": train("50000", "50,000", "the comma before it split an amount"),
+    "a cloud at the top": train("num_nodes", "infra: sim/aws\nnum_nodes", "did you mean 'resources.infra'?"),
+    "several types": train("instance_type", "instance_types", "did you mean 'instance_type'?"),
+    "a cloud in capitals": train("sim/aws", "AWS", "did you mean 'aws'?"),
+    "a script with a typo": local("x.py", "trian.py", "run: starts trian.py", "did you mean train.py?"),
+    "a script without python": local("python x.py", "x.py", "run: starts x.py", "did you mean python x.py?"),
+    "a Python that is not there": local(
+        "python x.py", "python3.99 x.py", "run: starts python3.99", "did you mean python"
+    ),
+    "a folder that is not there": local("workdir: .", "workdir: src", "workdir: there is no such folder"),
+    "a command": local("run:", "command:", "did you mean 'run'?"),
+    "one variable": local("run:", "env: {A: 1}\nrun:", "did you mean 'envs'?"),
+    "a latency in seconds without a unit": serve("50ms", "0.05", "a latency needs a unit", "did you mean '0.05s'?"),
+    "a latency of no percentile": serve("{p99: 50ms}", "50ms", "goal.slo: must be a mapping", "{p99: 50ms}"),
+    "functions in one text": serverless("1..4", "'1,2,4'", "functions: is not a number of functions", "[1, 2, 4, 8]"),
+    "a loss in percent": serverless("0.5", "50%", "workload.target_loss", "did you mean '0.5'?"),
+    "serving a model by its name": Mistake(
+        ("serve", "meta-llama/Llama-3.1-8B"), ("there is no such file", "mlcd init llm.yaml -t vllm")
+    ),
+    "this machine with a typo": Mistake(("train", "job.yaml", "--on", "lokal"), ("--on", "did you mean 'local'?")),
+    "no cloud to simulate": Mistake(("train", "job.yaml", "--on", "sim"), ("--on: name the cloud", "sim/CLOUD")),
+    "a decimal comma": Mistake(("train", "job.yaml", "--budget", "1,5 USD"), ("--budget", "a decimal point as .")),
+    "a day without a time": Mistake(("train", "job.yaml", "--deadline", "2030-01-01"), ("--deadline", "its zone")),
+    "an option with a typo": Mistake(("train", "job.yaml", "--dryrun"), ("did you mean '--dry-run'?",)),
+    "a command with a typo": Mistake(("trian", "job.yaml"), ("did you mean 'train'?",)),
+    "a template with a typo": Mistake(("init", "z.yaml", "-t", "torch"), ("--template", "did you mean 'pytorch'?")),
+    "an accelerator with a typo": Mistake(("catalog", "h1000"), ("did you mean 'H100'?",)),
 }
 
 
@@ -396,3 +433,11 @@ def test_the_store_command_alone_shows_its_help(capsys: pytest.CaptureFixture[st
     said = capsys.readouterr()
     assert "Commands:\n" in said.out
     assert said.err == ""
+
+
+def test_a_job_in_another_encoding_is_told_the_right_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_bytes(TRAIN.encode("utf-16"))
+    assert run(("train", str(job))) == 2
+    assert "job.yaml:1: is not UTF-8 text" in (said := capsys.readouterr().err)
+    assert "saves as UTF-8" in said
