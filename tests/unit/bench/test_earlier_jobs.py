@@ -8,6 +8,9 @@ from typing import Any
 import earlier_jobs
 import pytest
 
+from mlcd.jobs.earlier_runs import MOST_SIMILAR
+from mlcd.models.similar import FEWEST_MEASUREMENTS
+
 LINE: dict[str, Any] = {
     "work": "beside", "goal": "budget", "parallel": 8, "held_out": True, "seeds": 3, "runs": 7, "cold": 1.5,
     "earlier": 1.4, "change": -0.1, "interval": [-0.2, 0.05], "cold_unfinished": 2, "unfinished": 1, "violated": 0,
@@ -39,7 +42,7 @@ def test_only_the_newest_runs_that_measured_enough_are_used(monkeypatch: pytest.
     given: list[str] = []
     monkeypatch.setattr(earlier_jobs, "similar_speeds", lambda _, runs: given.extend(name for name, _ in runs))
     monkeypatch.setattr(earlier_jobs, "replace", lambda problem, **_: problem)
-    enough = earlier_jobs.FEWEST_MEASUREMENTS
-    history = [known("few", enough - 1), *(known(str(n), enough) for n in range(earlier_jobs.MOST_SIMILAR + 1))]
+    enough = FEWEST_MEASUREMENTS
+    history = [known("few", enough - 1), *(known(str(n), enough) for n in range(MOST_SIMILAR + 1))]
     earlier_jobs.as_in_the_product(Any, history)  # type: ignore[arg-type]
-    assert given == [str(n) for n in range(earlier_jobs.MOST_SIMILAR)]
+    assert given == [str(n) for n in range(MOST_SIMILAR)]
