@@ -9,7 +9,7 @@ import pytest
 
 choice_protocols = import_module("benchmarks.choice_protocols")  # a script, not a module that mypy knows
 
-NUMBERS = [pytest.param(range(80), id="80"), pytest.param(range(80, 2000), id="2000", marks=pytest.mark.extra)]
+NUMBERS = [pytest.param(range(50), id="50"), pytest.param(range(50, 2000), id="2000", marks=pytest.mark.extra)]
 
 
 @pytest.mark.parametrize("numbers", NUMBERS)

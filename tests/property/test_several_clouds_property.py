@@ -25,7 +25,7 @@ from mlcd.units import Usd
 
 PLACES = ("aws/us-east-1", "gcp", "azure/westeurope")
 REFUSAL = "this place gives no nodes"
-SEEDS = [pytest.param(range(200), id="200"), pytest.param(range(200, 10_000), id="10000", marks=pytest.mark.extra)]
+SEEDS = [pytest.param(range(100), id="100"), pytest.param(range(100, 10_000), id="10000", marks=pytest.mark.extra)]
 
 
 class MovesData(Wrapped):

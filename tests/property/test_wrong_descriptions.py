@@ -9,7 +9,7 @@ import pytest
 
 physical_prior = import_module("benchmarks.physical_prior")  # a script, not a module that mypy knows
 
-JOBS = [pytest.param(range(200, 230), id="30"), pytest.param(range(230, 430), id="200", marks=pytest.mark.extra)]
+JOBS = [pytest.param(range(200, 216), id="16"), pytest.param(range(216, 430), id="200", marks=pytest.mark.extra)]
 MOST_TRIALS_MORE = 3
 
 

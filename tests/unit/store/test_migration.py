@@ -46,7 +46,7 @@ from mlcd.units import Usd
 
 SCHEMAS = (2, 3, 4, 5)
 SMALL, LARGE = Config.deployment("c5.small", 1), Config.deployment("c5.small", 4)
-KILLS = 30
+KILLS = 15
 
 
 # ---- expected values of the old rows
