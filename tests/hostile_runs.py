@@ -65,7 +65,7 @@ def hostile(rows: Rows, evil: str) -> tuple[Rows, frozenset[str]]:
     May: the store reads the run then. Kinds and states are not free, for instance.
     """
     known = sorted({text for some in rows.values() for row in some for text in _texts(row)} - OWN)
-    kept = _most(known, lambda some: _is_read(changed(rows, some, evil)))
+    kept = most(known, lambda some: _is_read(changed(rows, some, evil)))
     return changed(rows, kept, evil), frozenset(kept)
 
 
@@ -75,7 +75,7 @@ def _knobs(rows: Rows) -> frozenset[str]:
     return frozenset(knob["name"] for knob in (problem.get("space") or {}).get("knobs", ()))
 
 
-def _most(texts: list[str], works: Callable[[Collection[str]], bool]) -> list[str]:
+def most(texts: list[str], works: Callable[[Collection[str]], bool]) -> list[str]:
     """As many of the texts as work together: halves of what fails are tried beside what is kept."""
     kept: list[str] = []
     waiting = [texts]
