@@ -28,7 +28,7 @@ Case = tuple[str, tuple[str, ...], object]
 TEXTS = (f"{EVIL}\x9b31m\u202e", f"\x1b]0;title\x07\x1b[31m{EVIL}")
 """Markup and script, with control codes of 8 and of 7 bits: many fields refuse the latter only."""
 PARSERS = {"train": TRAIN.parse, "serve": SERVE.parse, "serverless": SERVERLESS.parse}
-RUN = f"exec {shlex.quote(sys.executable)} {shlex.quote(plain_server.__file__)} 1; : $PORT $MODE"
+RUN = f"exec {shlex.quote(sys.executable)} {shlex.quote(plain_server.__file__)} 1; : $PORT $ANY_NAME"
 JOBS: tuple[tuple[str, dict[str, Any]], ...] = (
     ("train", JOB),
     ("serve", {"name": "tiny", "model": "tiny.onnx", "goal": {"maximize": "requests per dollar"}}),
@@ -37,7 +37,7 @@ JOBS: tuple[tuple[str, dict[str, Any]], ...] = (
         {
             "name": "plain",
             "server": {"run": RUN, "api": "http", "path": "/predict", "body": {"text": "hello"}, "ready": "/up"},
-            "knobs": {"MODE": ["a", "b"]},
+            "knobs": {ANY_NAME: ["a", "b"]},
             "load": {"concurrency": 2, "verify": "1s"},
             "goal": {"maximize": "requests per dollar"},
             "search": {"max_trials": 2, "trial": {"seconds": "2s", "watchdog": "60s"}},
@@ -72,7 +72,9 @@ def cases() -> tuple[tuple[int, Case], ...]:
     """(number of the job, (command, path, value)): every field of every table in every form."""
     found: list[tuple[int, Case]] = []
     for table in job_tables():
-        matching = [at for at, (command, job) in enumerate(JOBS) if command == table.command and set(job) <= table.names]
+        matching = [
+            at for at, (command, job) in enumerate(JOBS) if command == table.command and set(job) <= table.names
+        ]
         assert matching, f"no job here has the fields of {sorted(table.names)}"
         found += [
             (at, (table.command, path, value))
@@ -214,4 +216,3 @@ def test_knobs_of_a_command_server_are_among_the_cases() -> None:
     knobs = [case for at, case in cases() if at == 2 and case[1][0] == "knobs"]
     assert any(isinstance(value, dict) and EVIL in next(iter(value)) for _, _, value in knobs), "names"
     assert any(path[-1] == ANY_NAME for _, path, _ in knobs), "values"
-
