@@ -86,7 +86,7 @@ def with_value(job: Mapping[str, Any], path: tuple[str, ...], value: object) -> 
 
 
 def hostile_values(text: str, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], object]]:
-    """Each form in which the text can be in this field, as (path, value): itself, in a list, as a name, under a name."""
+    """Each form that the text can have in this field, as (path, value): itself, in a list, as a name, under a name."""
     yield path, text
     yield path, [text]
     yield path, [text, f"{text}2"]
