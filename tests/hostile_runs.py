@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from mlcd.errors import MlcdError
 from mlcd.findings import shown
@@ -14,6 +14,7 @@ from mlcd.store.rows import FACTS, insert, select
 from mlcd.store.store import Store
 from mlcd.trial.outcome import Status
 
+T = TypeVar("T")
 Rows = Mapping[str, list[dict[str, object]]]
 UNTOUCHED = ("run_id", "digest")
 OWN = frozenset({"", "instance", "nodes", "batch", "threads", "replicas", "precision", *map(str, Status)})
@@ -65,7 +66,7 @@ def hostile(rows: Rows, evil: str) -> tuple[Rows, frozenset[str]]:
     May: the store reads the run then. Kinds and states are not free, for instance.
     """
     known = sorted({text for some in rows.values() for row in some for text in _texts(row)} - OWN)
-    kept = _most(known, lambda some: _is_read(changed(rows, some, evil)))
+    kept = most(known, lambda some: _is_read(changed(rows, some, evil)))
     return changed(rows, kept, evil), frozenset(kept)
 
 
@@ -75,9 +76,9 @@ def _knobs(rows: Rows) -> frozenset[str]:
     return frozenset(knob["name"] for knob in (problem.get("space") or {}).get("knobs", ()))
 
 
-def _most(texts: list[str], works: Callable[[Collection[str]], bool]) -> list[str]:
+def most(texts: list[T], works: Callable[[Collection[T]], bool]) -> list[T]:
     """As many of the texts as work together: halves of what fails are tried beside what is kept."""
-    kept: list[str] = []
+    kept: list[T] = []
     waiting = [texts]
     while waiting:
         some = waiting.pop()

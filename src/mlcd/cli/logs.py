@@ -121,8 +121,10 @@ def _print(
 
 
 def _title(logs: "StepLogs") -> str:
+    from mlcd.untrusted import on_one_line
+
     step = logs.step
-    return "server" if step is None else f"step {step.number}, {step.role} on {step.config}"
+    return "server" if step is None else on_one_line(f"step {step.number}, {step.role} on {step.config}")
 
 
 def _json(found: "Sequence[StepLogs]") -> list[dict[str, object]]:
