@@ -5,7 +5,7 @@
 The history of a workload is what a store would hold: the trials of one earlier search by `auto` itself of each seen
 workload of the same table, with other seeds, goals and lengths drawn at random. The workload itself is never in it, and
 neither is its kin (the same program on other data, the same network with another batch, the same data). The history is
-used as `mlcd train` uses it: the newest MOST_SIMILAR jobs that measured enough.
+used as `mlcd train` uses it with `auto:other-jobs=on`: the newest MOST_SIMILAR jobs that measured enough.
 """
 
 import os

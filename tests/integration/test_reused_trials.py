@@ -140,14 +140,23 @@ def test_the_note_tells_age_and_prices(home: Path) -> None:
 def test_other_jobs_on_the_same_types_shift_what_is_expected() -> None:
     other = changed(name="other", job={"model": "inception-v3"}, search={"max_trials": 8, "strategy": "random"})
     first = mlcd.train(other)
-    found = prepare(spec(), reuse=True)
+    asked = spec(search={"strategy": "auto:other-jobs=on"})
+    found = prepare(asked, reuse=True)
     assert found.reused == ()
     assert len(found.problem.similar) == len(found.problem.space)
     assert any(found.problem.similar)
     assert first.run_id in found.notes[-1]
-    assert prepare(spec()).problem.similar == prepare(spec(), reuse=False).problem.similar == ()
-    elsewhere = spec(resources={"instance_type": ["r5.large"]})
+    assert prepare(asked).problem.similar == prepare(asked, reuse=False).problem.similar == ()
+    elsewhere = spec(resources={"instance_type": ["r5.large"]}, search={"strategy": "auto:other-jobs=on"})
     assert prepare(elsewhere, reuse=True).problem.similar == ()
     few = changed(name="few", job={"model": "inception-v3"}, search={"max_trials": 3})
     mlcd.train(few)
-    assert "few" not in prepare(spec(), reuse=True).notes[-1]
+    assert "few" not in prepare(asked, reuse=True).notes[-1]
+
+
+def test_auto_ignores_other_jobs_unless_asked() -> None:
+    mlcd.train(changed(name="other", job={"model": "inception-v3"}, search={"max_trials": 8, "strategy": "random"}))
+    found = prepare(spec(search={"strategy": "auto"}), reuse=True)
+    assert found.problem.similar == ()
+    assert not any("a little like" in note for note in found.notes)
+    assert any(prepare(spec(search={"strategy": "heterbo"}), reuse=True).problem.similar)

@@ -27,7 +27,7 @@ from mlcd.plugins import check_methods, check_object, is_object_name, object_mis
 from mlcd.problem import Problem
 from mlcd.run.kind import Kind
 from mlcd.search.registry import strategy as strategy_by_name
-from mlcd.search.strategy import Elastic, Strategy, with_wishes
+from mlcd.search.strategy import Elastic, Strategy, uses_other_jobs, with_wishes
 from mlcd.spec import TrainSpec, with_overrides
 from mlcd.spec.env_values import without_env_values
 from mlcd.store.store import Store, has_store, home
@@ -79,6 +79,8 @@ def prepare(
     problem = with_wishes(setting.problem, chosen)
     if setting.charged if reuse is None else reuse:
         earlier = earlier_runs(folder, setting.cloud.name, spec, problem)
+        if not uses_other_jobs(chosen):
+            earlier = replace(earlier, similar=(), similar_names=())
         problem = replace(problem, similar=similar_speeds(problem, earlier.similar))
 
     def connect(_: Problem, leaving: ExitStack) -> NodePerformer:

@@ -47,6 +47,11 @@ class Auto(MeasuredStrategy):
         """See EndsTrials."""
         return self.settings.least_trial
 
+    @property
+    def other_jobs(self) -> bool:
+        """See OtherJobs."""
+        return self.settings.other_jobs
+
     def suggest(self, problem: Problem, history: History, remaining: Remaining, count: int) -> tuple[Suggestion, ...]:
         """The best by net value. Each one assumes that those before it go as expected."""
         count = min(count, MOST_IN_A_ROUND)

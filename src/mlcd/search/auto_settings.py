@@ -89,6 +89,10 @@ class AutoSettings:
     """Of failures without a known reason, those that come of a deployment that is too small. With a half, the search
     ends too early where many fail: on the seen workloads beside a training 1.13 for fastest, with a quarter 1.07."""
 
+    other_jobs: bool = False
+    """Whether speeds are expected a little like those of other jobs in the store. On seen workloads that is no gain for
+    any goal: +0.00 to +0.07, 95% intervals from -0.03 to +0.17 (earlier_jobs.py, 3 seeds)."""
+
     memory: MemoryRules = "named"
     """What running out of memory says about other configurations (mlcd.search.memory_rules)."""
 

@@ -65,6 +65,21 @@ class EndsTrials(Protocol):
         ...
 
 
+@runtime_checkable
+class OtherJobs(Protocol):
+    """A strategy that may ignore what earlier runs of other jobs showed; others use it."""
+
+    @property
+    def other_jobs(self) -> bool:
+        """Whether speeds are expected a little like those of other jobs (`Problem.similar`)."""
+        ...
+
+
+def uses_other_jobs(strategy: Strategy) -> bool:
+    """Whether `Problem.similar` is to be filled in for this strategy."""
+    return strategy.other_jobs if isinstance(strategy, OtherJobs) else True
+
+
 def with_wishes(problem: Problem, strategy: Strategy) -> Problem:
     """The problem with what the strategy asks of the engine: watched trainings, trials that may end early."""
     least = strategy.least_trial if isinstance(strategy, EndsTrials) else 1.0
