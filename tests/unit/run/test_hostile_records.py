@@ -48,11 +48,11 @@ def test_every_status_of_a_training_on_functions_has_a_headline(status: Status) 
 
 
 def test_every_amount_can_be_compared() -> None:
-    assert _money(0.1) == "$0.10"
+    assert _money(0.1) == "$0.1000"
     assert _money(1.7e308).startswith("$")
 
 
-DAMAGED = (
+DAMAGED: tuple[dict[str, object], ...] = (
     {"source": "", "file": "job.yaml", "overrides": {}, "now": "]]><b>"},
     {"source": "", "file": "job.yaml", "overrides": {}, "now": None},
     {"source": "", "file": "job.yaml", "overrides": {}},
