@@ -5,7 +5,7 @@ import math
 from dataclasses import replace
 
 import pytest
-from tests.unit.store.test_store import FUNCTIONS, header, nodes_problem, step
+from tests.unit.store.test_store import FUNCTIONS, header, measured, nodes_problem, step
 
 from mlcd.errors import StoreError
 from mlcd.jobs.earlier_runs import _is_of
@@ -37,7 +37,7 @@ def test_an_authorisation_for_no_time_is_damage(seconds: float) -> None:
 def test_an_authorisation_without_end_is_shown_as_the_longest_that_is_planned() -> None:
     begun = authorised(math.inf)
     assert end_of(begun) == begun.started_seconds + MOST_SECONDS
-    run = Run(header=header("r"), problem=nodes_problem(), steps=(begun,))
+    run = Run(header=header("r"), problem=nodes_problem(), steps=(begun.ended(measured()),))
     check_coherent(run)
     assert json.dumps(kind_of(Kind.TRAIN).json(run), allow_nan=False)
 
