@@ -147,7 +147,9 @@ def _is_of(home: Path, run_id: str | None, found: Leftover | Unproved) -> bool:
     if run_id is None:
         return True
     leases = Workspace(home, run_id).root / "leases"
-    names = [folder.name for folder in leases.iterdir()] if leases.is_dir() else []
+    names: list[str] = []
+    with suppress(OSError):  # none, or another process deletes them
+        names = [folder.name for folder in leases.iterdir()]
     return found.lease_id in names or found.lease_id in [cluster_name(n) for n in names if n.startswith(PREFIX)]
 
 

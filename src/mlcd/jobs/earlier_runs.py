@@ -1,10 +1,11 @@
 """Trials of the same job in earlier runs: known at no price when it is searched again, under this goal or another."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from mlcd.errors import SpecError
 from mlcd.jobs.choice import listed
@@ -63,7 +64,7 @@ def earlier_runs(folder: Path, cloud: str, spec: TrainSpec, problem: Problem) ->
             with suppress(DamagedStore, SpecError):
                 used += 1
                 run = store.load(summary.run_id)
-                if is_same_job(stored_spec(store.spec(summary.run_id)), spec):
+                if _is_of(store.spec(summary.run_id), spec):
                     for each in _taken(run):
                         if each.trial.config in problem.space:
                             found.setdefault(each.trial.config, each)
@@ -72,6 +73,14 @@ def earlier_runs(folder: Path, cloud: str, spec: TrainSpec, problem: Problem) ->
     return EarlierRuns(
         reused=tuple(reversed(found.values())), similar=tuple(similar.values()), similar_names=tuple(similar)
     )
+
+
+def _is_of(stored: Mapping[str, Any], spec: TrainSpec) -> bool:
+    """Whether a stored job is this one. A record that mlcd cannot have written is not."""
+    try:
+        return is_same_job(stored_spec(stored), spec)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return False
 
 
 def _shares(run: AnyRun, problem: Problem) -> bool:

@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
+from mlcd.errors import MlcdError, StoreError
 from mlcd.findings import shown
 from mlcd.report.page import Table
 from mlcd.report.picture import Picture
@@ -69,9 +70,15 @@ class JobKind:
     ) -> "Prepared[Any]":
         """A stored run's job, prepared to continue. `objects` are arguments of `prepare`, such as strategy=...
 
-        Raises BadInput if the run was started with an object and none is given now.
+        Raises BadInput if the run was started with an object and none is given now, and StoreError if the record of
+        its job is damaged.
         """
-        spec = self.read(stored)
+        try:
+            spec = self.read(stored)
+        except MlcdError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise StoreError(f"run {run.run_id}: the record of its job is damaged: {error}; start it anew") from error
         self.check(spec, **objects)
         facts = run.header.functions or run.header.serving
         known = {"earlier": facts.earlier} if facts is not None else {}

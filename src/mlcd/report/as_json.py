@@ -173,7 +173,7 @@ def _trial(step: Step, plan: Plan | None, problem: Problem) -> TrainTrialJson:
         reason=step.reason,
         usd_per_hour=step.price,
         authorised_usd=step.authorised_usd,
-        authorised_seconds=step.authorised_seconds,
+        authorised_seconds=step.shown_authorised_seconds,
         started_seconds=step.started_seconds,
         seconds=trial.seconds,
         usd=trial.usd,

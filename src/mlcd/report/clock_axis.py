@@ -74,5 +74,5 @@ def clock_axis(run: AnyRun, end_seconds: float, left: float, right: float) -> Cl
 
 def end_of(step: Step) -> float:
     """When a step ended on the run's clock; of one in flight, when it ends at the latest."""
-    seconds = step.authorised_seconds if step.outcome is None else step.outcome.seconds
+    seconds = step.shown_authorised_seconds if step.outcome is None else step.outcome.seconds
     return step.started_seconds + seconds

@@ -29,7 +29,7 @@ def headline(record: EpochRun) -> str:
     if record.status is Status.OVERRAN and (not record.is_target_reached or (budget and record.total_usd > budget)):
         target = "Trained to the target" if record.is_target_reached else "The target loss was not reached"
         return f"{target}, and the cloud took more than was authorised: {record.total_usd} in all."
-    return _HEADLINES[record.status].format(run=record.run_id)
+    return _HEADLINES.get(record.status, f"The run ended: {record.status}.").format(run=record.run_id)
 
 
 def goal_text(record: EpochRun) -> str:

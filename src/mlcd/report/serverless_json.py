@@ -77,7 +77,7 @@ def _epoch(step: Step, total: EpochTotal) -> ServerlessEpochJson:
         "memory_mb": done.fleet.memory_mb,
         "share": done.fleet.share,
         "authorised_usd": step.authorised_usd,
-        "authorised_seconds": step.authorised_seconds,
+        "authorised_seconds": step.shown_authorised_seconds,
         "seconds": done.seconds,
         "usd": done.usd,
         "total_seconds": total.seconds,

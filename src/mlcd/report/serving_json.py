@@ -152,7 +152,7 @@ def _trial(step: Step, *, meets_goal: bool) -> ServeTrialJson:
         reason=step.reason,
         usd_per_hour=step.price,
         authorised_usd=step.authorised_usd,
-        authorised_seconds=step.authorised_seconds,
+        authorised_seconds=step.shown_authorised_seconds,
         seconds=trial.seconds,
         usd=trial.usd,
         failure=copied(ServeFailureJson, trial) if isinstance(trial, Failure) else None,

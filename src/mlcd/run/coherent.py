@@ -24,6 +24,8 @@ def check_coherent(run: AnyRun) -> None:
         what = f"step {step.number}"
         if not all(map(math.isfinite, (step.started_seconds, step.started_at, step.ended_seconds or 0.0))):
             raise ValueError(f"{what} began or ended at no time")
+        if not step.authorised_seconds >= 0:
+            raise ValueError(f"{what} was authorised for {step.authorised_seconds} seconds")
         if (step.role is Role.EPOCH) != (run.kind is Kind.SERVERLESS):
             raise ValueError(f"{what}, a {step.role}, is no part of a run of `mlcd {run.kind}`")
         if isinstance(step.authorisation.choice, Fleet) != (step.role is Role.EPOCH):

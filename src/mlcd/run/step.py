@@ -10,7 +10,7 @@ from mlcd.space import Config
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet
 from mlcd.trial.trial import Failure, Measurement, Trial
 from mlcd.trial.watched import Watch
-from mlcd.units import Usd
+from mlcd.units import MOST_SECONDS, Usd
 
 Outcome = Measurement | Failure | Attempt | Epoch | FailedEpoch
 """The outcome of a step. Each has `seconds` and `usd`: what the step is charged."""
@@ -94,6 +94,11 @@ class Step:
     def authorised_seconds(self) -> float:
         """The longest it may take."""
         return self.authorisation.seconds
+
+    @property
+    def shown_authorised_seconds(self) -> float:
+        """The longest it may take, for JSON and pictures, which have no infinite numbers."""
+        return min(self.authorised_seconds, MOST_SECONDS)
 
     @property
     def price(self) -> Usd:

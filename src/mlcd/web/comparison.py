@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run
-from mlcd.units import Usd, format_seconds
+from mlcd.units import MICROS, Usd, format_seconds
 from mlcd.web.api_types import RunNowJson
 
 
@@ -67,7 +68,7 @@ def _goal(run: Run[Any], _: RunNowJson) -> str:
 
 
 def _money(dollars: float) -> str:
-    return str(Usd.of(f"{dollars:.6f}"))
+    return str(Usd(round(Fraction(dollars) * MICROS)))
 
 
 def _dollars(usd: Usd | None) -> float | None:

@@ -152,3 +152,14 @@ def test_a_cloud_that_cannot_be_searched_is_named(
     assert run(["down", *on, "-y", "-o", "json"]) == code
     said = capsys.readouterr()
     assert "/sys/fs/cgroup/gone" in (said.err if on else json.loads(said.out)["not_looked"]["local"])
+
+
+def test_folders_that_another_process_deletes_meanwhile_are_none(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def gone(*_: object) -> None:
+        raise FileNotFoundError(errno.ENOENT, "No such file or directory")
+
+    monkeypatch.setattr("pathlib.Path.iterdir", gone)
+    assert run(["down", "one-a1b2c3", "--on", "local", "--dry-run", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["found"] == []
