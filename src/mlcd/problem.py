@@ -396,11 +396,6 @@ class Problem:
             return self
         return replace(self, interruptions=known.with_seen(seen, expected))
 
-    @property
-    def was_interrupted(self) -> bool:
-        """Whether spot nodes were taken away in this run."""
-        return self.interruptions is not None and self.interruptions.seen > 0
-
     def checkpoint_seconds(self, config: Config) -> float | None:
         """Training between two checkpoints on `config`, against interruptions; None: as the job's file says."""
         return None if self.interruptions is None else self.interruptions.checkpoint_seconds(config)

@@ -28,7 +28,7 @@ from mlcd.known.language_models import LanguageModel
 from mlcd.loadgen.chat.plan import ChatLimit
 from mlcd.problem import Batching, DataMove, LearnedWork, Problem, TrialPolicy
 from mlcd.run.attempt import Attempt
-from mlcd.run.authorisation import Choice
+from mlcd.run.authorisation import Authorisation, Choice
 from mlcd.run.findings import Findings
 from mlcd.run.header import Header
 from mlcd.run.kind import Kind
@@ -61,6 +61,7 @@ prices = st.decimals(Decimal("1e-12"), Decimal(10))
 knob_values = st.text(st.characters(exclude_categories=["Cs"]), max_size=6) | counts | positive
 
 RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
+    Authorisation: {"seconds": not_negative | st.just(math.inf)},
     Batching: {
         "reference": counts,
         "decay": st.none() | shares,

@@ -36,7 +36,8 @@ def best_place(account: Account, history: History, *, searches: bool = False) ->
     certain = best(problem, (plan for plan in plans(problem, history) if ledger.fits(plan)))
     if certain is None and searches:
         return None
-    better = best_watched(problem, history, ledger.remaining(), certain, _left(account))
+    begun = bool(account.run.attempts)
+    better = best_watched(problem, history, ledger.remaining(), certain, _left(account), has_begun=begun)
     return better if better is not None or certain is None else Place(plan=certain)
 
 
@@ -44,7 +45,8 @@ def place_at(account: Account, history: History, plan: Plan) -> Place | None:
     """The training at `plan`, watched where that is needed; None if it may not start there now."""
     if account.ledger.fits(plan):
         return Place(plan=plan)
-    found = watched(account.remaining, history, account.ledger.remaining(), _left(account))
+    begun = bool(account.run.attempts)
+    found = watched(account.remaining, history, account.ledger.remaining(), _left(account), has_begun=begun)
     return next((place for place in found if place.plan.config == plan.config), None)
 
 

@@ -9,7 +9,7 @@ a fallback, and ends after the look if it is too slow.
 On spot nodes, what is uncertain is how often they are taken away. The look is then as late as the fallback, which is on
 demand, allows: had nothing been saved by then, it would just fit. By then something is saved, and the look is renewed.
 Where nothing fits for certain, on demand neither, a training on spot nodes goes on without a fallback as others do;
-once spot nodes were taken away in this run, with every strategy, because what remains would be of no use otherwise.
+once it has begun, with every strategy, because what is done would be of no use otherwise.
 """
 
 import math
@@ -100,10 +100,18 @@ def look_seconds(problem: Problem, config: Config, trial: Measurement | None) ->
     return max(startup, problem.restart_seconds) + training + problem.stop_seconds
 
 
-def watched(problem: Problem, history: History, remaining: Remaining, left: Collection[Config] = ()) -> Iterator[Place]:
+def watched(
+    problem: Problem,
+    history: History,
+    remaining: Remaining,
+    left: Collection[Config] = (),
+    *,
+    has_begun: bool = False,
+) -> Iterator[Place]:
     """The measured deployments that are expected to fit what remains but not certain to, each with its watch.
 
-    left  deployments that the training has left: they are not watched again
+    left       deployments that the training has left: they are not watched again
+    has_begun  whether some of the training is done
     """
     if not may_be_watched(problem, remaining):
         return
@@ -120,7 +128,7 @@ def watched(problem: Problem, history: History, remaining: Remaining, left: Coll
                 yield place
             if place is not None or not nothing_fits or problem.checkpoint_seconds(plan.config) is None:
                 continue
-        if not (problem.watched or (plan.config.is_spot and problem.was_interrupted)):
+        if not (problem.watched or (plan.config.is_spot and has_begun)):
             continue
         trial = by_config[plan.config]
         chance = chance_to_fit(problem, plan, remaining, trial.relative_error)
@@ -203,9 +211,11 @@ def best_watched(
     remaining: Remaining,
     certain: Plan | None,
     left: Collection[Config] = (),
+    *,
+    has_begun: bool = False,
 ) -> Place | None:
     """The best watched training, if it is expected to be better than `certain`, which fits; None if none is."""
-    found = watched(problem, history, remaining, left)
+    found = watched(problem, history, remaining, left, has_begun=has_begun)
     best = min(found, key=lambda place: place.value(problem), default=None)
     if best is None or (certain is not None and best.value(problem) >= certain.value(problem)):
         return None

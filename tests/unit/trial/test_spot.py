@@ -295,9 +295,9 @@ def test_where_nothing_fits_for_certain_spot_goes_on_without_a_fallback_if_it_is
     assert place.watch is not None
     assert place.watch.fallback is None
     assert place.watch.is_covered(left)
-    assert list(watched(replace(found, watched=False), history, left)) == [place]  # with every strategy
-    before = replace(found, watched=False, interruptions=belief(seen=0, expected=0.05))
-    assert list(watched(before, history, remaining(found, usd=Usd.of(8)))) == []  # nothing was taken away yet
+    unwatched = replace(found, watched=False)
+    assert list(watched(unwatched, history, left, has_begun=True)) == [place]  # with every strategy
+    assert list(watched(unwatched, history, left)) == []  # nothing is done yet: nothing starts that may be in vain
     assert list(watched(found, history, remaining(found, usd=Usd.of(4)))) == []  # not likely to
 
 
