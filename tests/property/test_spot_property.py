@@ -1,5 +1,6 @@
 """Spot as a choice at random, with rates up to ten times those believed: no budget is broken, deadlines at their rate.
 
+The rate is promised to trainings that start certain to fit. Where nothing is, a training may start that is likely to fit.
 benchmarks/spot_market.py makes thousands of these jobs.
 """
 
@@ -31,7 +32,7 @@ def test_limits_hold_however_often_spot_nodes_are_taken_away(numbers: range) -> 
         seen["on spot"] += outcome.spot_share > 0
         seen["watched"] += any(step.watch is not None and step.watch.renews for step in run.steps)
         seen["moved"] += any("another interruption" in attempt.message for attempt in run.attempts)
-        if run.attempts and run.problem.interruptions.saves:
+        if run.attempts and run.problem.interruptions.saves and not outcome.uncertain:
             seen[f"trained at {run.problem.assurance}"] += 1
             late[run.problem.assurance] += outcome.unfinished
     assert late[0.999999] == 0, late
