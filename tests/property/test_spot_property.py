@@ -1,6 +1,6 @@
 """Spot as a choice at random, with rates up to ten times those believed: no budget is broken, deadlines at their rate.
 
-The rate is promised to trainings that start certain to fit. Where nothing is, a training may start that is likely to fit.
+The rate is promised to trainings that start certain to fit. Where nothing is, one may start that is likely to.
 benchmarks/spot_market.py makes thousands of these jobs.
 """
 
