@@ -17,8 +17,14 @@ from xdist.scheduler import LoadScopeScheduling
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # matrices of 30 rows: threads would only wait for each other
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell that starts the tests in its background has it so,
     signal.signal(signal.SIGINT, signal.default_int_handler)  # and every program that they start would inherit it
-settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("any machine")  # a machine that has much else to do is no failure
+settings.register_profile(
+    "any machine",
+    deadline=None,  # a machine that has much else to do is no failure
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="CI" in os.environ,  # a change fails for what it does, not for another draw; elsewhere draws differ
+    print_blob=True,
+)
+settings.load_profile("any machine")
 ROOT = Path(__file__).resolve().parent.parent
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))
