@@ -104,7 +104,8 @@ class Pages:
     def run(self, request: Request) -> str:
         """A run; it stays up to date by itself."""
         run_id = request.path_params["run_id"]
-        return self._render("run.html.j2", run_id, **self._run_values(run_id, [], self._records.now(run_id)))
+        values = self._run_values(run_id, [], self._records.now(run_id))
+        return self._render("run.html.j2", run_id, is_page=True, **values)  # its buttons wait for the page's script
 
     def live(self, request: Request) -> str:
         """The numbers of a run, and the parts of its page that the browser asks for: those that the reader sees."""
@@ -117,7 +118,7 @@ class Pages:
         run_id = request.path_params["run_id"]
 
         def rendered(_: Run[Any], now: RunNowJson) -> str:
-            return self._render("run_live.html.j2", "", **self._run_values(run_id, asked, now))
+            return self._render("run_live.html.j2", "", is_page=False, **self._run_values(run_id, asked, now))
 
         return self._records.made_now(run_id, f"live {asked}", rendered)
 

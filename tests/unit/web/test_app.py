@@ -113,6 +113,12 @@ def test_every_page_answers(ask: Ask, runs: tuple[str, str]) -> None:
         assert "content-security-policy" in headers
 
 
+def test_buttons_of_a_run_wait_for_the_script_that_they_need(ask: Ask, runs: tuple[str, str]) -> None:
+    page, live = (ask(f"/runs/{runs[0]}{path}")[2].decode() for path in ("", "/live"))
+    assert page.count('data-action="stop" disabled') == page.count('data-action="resume" disabled') == 1
+    assert 'data-action="stop" hidden' in live, "parts that replace those of the page are for a script that runs"
+
+
 def test_every_operation_answers(ask: Ask, runs: tuple[str, str]) -> None:
     train, _ = runs
     for path, key in {

@@ -94,6 +94,7 @@ root.addEventListener("click", async (event) => {
   button.disabled = false;
 });
 
+for (const each of root.querySelectorAll("[data-action]")) each.disabled = false;
 gauge();
 onChange(() => { gauge(); listLogs(); refreshWhyNot(); });
 refresh();
