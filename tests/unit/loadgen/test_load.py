@@ -217,7 +217,7 @@ class TestPoisson:
         assert phase.percentile(50) > 0.4
 
     def test_it_stops_when_the_limit_cannot_be_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("mlcd.loadgen.wire.MOST_CONNECTIONS", 300)  # both ends are in this process: select()'s limit
+        monkeypatch.setattr("mlcd.loadgen.wire.MOST_CONNECTIONS", 300)  # of both ends, for select()
         toy = Toy(seconds=0.01)
         with wired(toy) as wire:
             phase = poisson(wire, rate=1000, seconds=2.0, seed=1, slo_seconds=0.1)
