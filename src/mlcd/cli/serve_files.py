@@ -19,7 +19,7 @@ from mlcd.report.service_files import Rented
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
 from mlcd.server.quantise import quantised, weights_beside
-from mlcd.space import Config, value_text
+from mlcd.space import Config
 from mlcd.spec.serve import ServeSpec
 from mlcd.trial.replicas import settings_of
 from mlcd.units import latency_text
@@ -104,7 +104,7 @@ def write_command_files(
         name=record.problem.name,
         run=cloud.run,
         config=choice.config,
-        knobs={name: value_text(choice.config[name]) for name in spec.declared_knobs},
+        knobs=cloud.knobs(choice.config),
         image=spec.server.image if spec.server is not None else "",
         model=cloud.model,
         model_is_here=Path(cloud.model).is_absolute() and Path(cloud.model).exists(),

@@ -9,7 +9,9 @@ from mlcd.jobs.choice import check_size, listed
 from mlcd.jobs.run_script import script_of
 from mlcd.problem import Problem
 from mlcd.space import UNSET, Config, Space, Value
+from mlcd.space.settings import Settings
 from mlcd.spec import TrainSpec
+from mlcd.spec.place import PlacedSpec
 
 STRATEGIES = (
     "auto",
@@ -64,10 +66,12 @@ def with_knobs(spec: TrainSpec, problem: Problem) -> tuple[Problem, tuple[str, .
         check_size(spec, "knobs", len(rows), narrow=narrow)
     if not rows:
         raise spec.error("knobs.exclude", "excludes every combination", allowed="fewer exclusions")
-    notes = tuple(_never(spec, [row for _, row in rows]))
+    every = [row for _, row in rows]
+    check_applies(spec, knobs, every)
+    notes = tuple(never_chosen(knobs, every))
     names, deployments = knobs.names, problem.space.configs
     configs = tuple(Config((*deployments[at].values, *zip(names, row, strict=True))) for at, row in rows)
-    space = Space((*problem.space.knobs, *knobs.space_knobs([row for _, row in rows])), configs)
+    space = Space((*problem.space.knobs, *knobs.space_knobs(every)), configs)
     prices = tuple(problem.usd_per_hour[at] for at, _ in rows)
     problem = replace(problem, space=space, usd_per_hour=prices, learning=knobs.learning)
     combinations = len({problem.learning_values(config) for config in problem.space})
@@ -93,13 +97,18 @@ def _check(spec: TrainSpec) -> None:
             raise spec.error(f"knobs.{knob.name}", "is also a variable of envs", allowed="one of the two")
 
 
-def _never(spec: TrainSpec, rows: list[tuple[Value, ...]]) -> Iterator[str]:
-    """Notes on values that never occur. Raises SpecError for a knob that never applies."""
-    for at, knob in enumerate(spec.knobs.knobs):
-        seen = {row[at] for row in rows}
-        if seen == {UNSET}:
+def check_applies(spec: PlacedSpec, knobs: Settings, rows: list[tuple[Value, ...]]) -> None:
+    """Raises SpecError for a knob that applies in none of the combinations `rows`."""
+    for at, knob in enumerate(knobs.knobs):
+        if {row[at] for row in rows} == {UNSET}:
             problem = f"never applies: its condition ({knob.when}) contradicts the other conditions"
             raise spec.error(f"knobs.{knob.name}", problem, allowed="a condition that can hold")
+
+
+def never_chosen(knobs: Settings, rows: list[tuple[Value, ...]]) -> Iterator[str]:
+    """Notes on values that never occur in the combinations `rows`."""
+    for at, knob in enumerate(knobs.knobs):
+        seen = {row[at] for row in rows}
         if missing := [str(value) for value in knob.values if value not in seen]:
             yield f"knobs.{knob.name}: {listed(missing)} never occur under the conditions and are excluded"
 

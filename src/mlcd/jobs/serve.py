@@ -215,7 +215,7 @@ def _machines(spec: ServeSpec, nodes: Leasable | None) -> dict[str, Machine]:
     """What is known of the GPUs that a command has; nothing of shares of one: no data sheet is about them."""
     if nodes is not None:
         return machines_of(nodes.instances)
-    return {} if GPU_SHARE in spec.declared_knobs else machine_here(find_gpus())
+    return {} if GPU_SHARE in spec.declared_knobs.names else machine_here(find_gpus())
 
 
 def _prepare_command(
@@ -271,7 +271,7 @@ def _prepare_command(
         language=language,
         earlier=learnt_from,
         machines=_machines(spec, nodes) if is_chat else {},
-        notes=notes if nodes is None else (*nodes.notes, *notes),
+        notes=(*(nodes.notes if nodes is not None else ()), *job.notes, *notes),
     )
     return _prepared(
         spec,

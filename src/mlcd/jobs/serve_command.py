@@ -1,6 +1,7 @@
 """A server that is a command: its space, its prices, and how it is loaded."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from mlcd.clouds.serving.command import GPU_SHARE_VARIABLE
 from mlcd.gpus import Gpu, can_share, find_gpus
 from mlcd.jobs.choice import check_size
 from mlcd.jobs.gpu_space import gpu_share_price, gpu_usd_per_hour
+from mlcd.jobs.knobs import check_applies, never_chosen
 from mlcd.jobs.load_files import requests_of, with_requests
 from mlcd.jobs.real import workdir
 from mlcd.jobs.serve_nodes import Leasable, node_space
@@ -19,8 +21,7 @@ from mlcd.loadgen import LoadInput
 from mlcd.problem import TrialPolicy
 from mlcd.profiler.chat import ChatTest
 from mlcd.profiler.load import LoadTest, ServerTest
-from mlcd.space import Space
-from mlcd.space.declared import space_of
+from mlcd.space import Config, Space, Value
 from mlcd.spec.serve import Api, ServerCommand, ServeSpec
 from mlcd.units import Usd
 
@@ -37,7 +38,8 @@ LOCAL = "local"
 class CommandJob:
     """A server that is a command, resolved against this machine or the nodes that are leased for it.
 
-    spec  the job, with what its files say of lengths and rates
+    spec   the job, with what its files say of lengths and rates
+    notes  on values of knobs that are never chosen
     """
 
     spec: ServeSpec
@@ -46,23 +48,24 @@ class CommandJob:
     cloud: CommandServing
     test: ServerTest
     noise: float
+    notes: tuple[str, ...] = ()
 
 
 def command_job(
     spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Path, nodes: Leasable | None = None
 ) -> CommandJob:
     """The job's space, prices, servers and load. Raises SpecError."""
-    size = 1
-    for values in spec.declared_knobs.values():
-        size *= len(values)
-    check_size(spec, "knobs", size, narrow="knobs")
-    space = space_of(spec.declared_knobs)
+    check_size(spec, "knobs", spec.declared_knobs.combinations, narrow="knobs")
     gpu = _gpu(spec) if nodes is None else None
+    rows = _rows(spec, [LOCAL] if nodes is None else [instance.name for instance in nodes.instances])
+    every = [row for found in rows.values() for row in found]
+    knobs, notes = spec.declared_knobs.server_knobs(every), tuple(never_chosen(spec.declared_knobs, every))
     if nodes is None:
+        names = spec.declared_knobs.names
+        space = Space(knobs, tuple(Config(tuple(zip(names, row, strict=True))) for row in rows[LOCAL]))
         prices = _prices(spec, space, gpu)
     else:
-        settings = [tuple(value for _, value in config.values) for config in space]
-        space, prices = node_space(spec, nodes, space.knobs, lambda _: settings)
+        space, prices = node_space(spec, nodes, knobs, lambda instance: rows[instance.name])
     noise = DEFAULT_NOISE if spec.search.noise is None else spec.search.noise
     here = (Path(spec.file).parent if spec.file else Path()).absolute()
     cloud = CommandServing(
@@ -79,7 +82,7 @@ def command_job(
     )
     if server.api is not Api.OPENAI:
         test = _plain_test(spec, server, seed)
-        return CommandJob(spec=spec, space=space, prices=prices, cloud=cloud, test=test, noise=noise)
+        return CommandJob(spec=spec, space=space, prices=prices, cloud=cloud, test=test, noise=noise, notes=notes)
     requests = requests_of(spec, seed=seed)
     spec = with_requests(spec, requests)
     load = spec.load
@@ -97,7 +100,17 @@ def command_job(
         verify_seconds=load.verify_seconds,
         seed=seed,
     )
-    return CommandJob(spec=spec, space=space, prices=prices, cloud=cloud, test=chat, noise=noise)
+    return CommandJob(spec=spec, space=space, prices=prices, cloud=cloud, test=chat, noise=noise, notes=notes)
+
+
+def _rows(spec: ServeSpec, machines: Sequence[str]) -> dict[str, list[tuple[Value, ...]]]:
+    """The combinations of knobs that may be chosen, by machine. Raises SpecError where there are none."""
+    found = {name: spec.declared_knobs.rows(name, 1) for name in machines}
+    every = [row for rows in found.values() for row in rows]
+    if not every:
+        raise spec.error("knobs.exclude", "excludes every combination", allowed="fewer exclusions")
+    check_applies(spec, spec.declared_knobs, every)
+    return found
 
 
 def _plain_test(spec: ServeSpec, server: ServerCommand, seed: int) -> LoadTest:
@@ -134,7 +147,7 @@ def _model(spec: ServeSpec, here: Path) -> str:
 
 def _gpu(spec: ServeSpec) -> Gpu | None:
     """The GPU that shares are of; None where the job has no such knob. Raises SpecError where there is none."""
-    shares = spec.declared_knobs.get(GPU_SHARE_VARIABLE)
+    shares = spec.declared_knobs.values.get(GPU_SHARE_VARIABLE)
     if shares is None:
         return None
     found = find_gpus()

@@ -50,7 +50,6 @@ RENTED_TRIAL = TrialPolicy(
 """A rented node starts in minutes, is set up, and a large model is fetched and loaded: most of a trial is not load."""
 RENTED_START_STOP_SECONDS = 1500.0
 """Time in a verification to rent the nodes, start the servers and give the nodes back: as much as a trial may wait."""
-_GIVEN = ("instance", "nodes")
 _FOR_RENTED = ("workdir", "setup", "secrets", "file_mounts", "resources.image_id")
 """Fields for nodes that have nothing of this machine."""
 
@@ -126,10 +125,7 @@ def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
             allowed=", ".join(WHERE),
             nearest=nearest(infra.lower(), WHERE),
         )
-    for name in _GIVEN:
-        if name in spec.declared_knobs:
-            raise spec.error(f"knobs.{name}", "is chosen by mlcd on leased nodes; give the knob another name")
-    if GPU_SHARE in spec.declared_knobs:
+    if GPU_SHARE in spec.declared_knobs.names:
         raise spec.error(f"knobs.{GPU_SHARE}", "a server has all of its leased node", allowed=f"no {GPU_SHARE}")
     if is_rented:
         _check_rented(spec)

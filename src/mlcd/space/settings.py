@@ -1,6 +1,6 @@
 """Settings of a program as a job declares them: their values, when each applies, and which combinations cannot be."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
@@ -10,7 +10,7 @@ from mlcd.space.space import RISES, Knob
 
 INSTANCE, NODES = "instance_type", "num_nodes"
 MACHINE_WORDS = (INSTANCE, NODES)
-"""What a condition may name beside settings: the instance type, by globs, and the number of nodes."""
+"""What a condition may name beside settings: the instance type, by globs, and for trainings the number of nodes."""
 
 MEMORY_BY_NAME = {
     **dict.fromkeys(("micro_batch", "micro_batch_size", "per_device_train_batch_size", "train_micro_batch"), RISES),
@@ -76,6 +76,11 @@ class Settings:
         return tuple(knob.name for knob in self.knobs)
 
     @property
+    def values(self) -> dict[str, tuple[Value, ...]]:
+        """The values of each knob by its name."""
+        return {knob.name: knob.values for knob in self.knobs}
+
+    @property
     def learning(self) -> tuple[str, ...]:
         """The names of those that change learning."""
         return tuple(knob.name for knob in self.knobs if knob.changes_learning)
@@ -107,21 +112,20 @@ class Settings:
         return any(word in condition.names for condition in conditions for word in MACHINE_WORDS)
 
     def space_knobs(self, rows: Sequence[tuple[Value, ...]]) -> tuple[Knob, ...]:
-        """The knobs of a space with these combinations: of each the values that occur, with features for models.
+        """The knobs of a space with these combinations: of each the values that occur, with features for models."""
+        found = []
+        for at, knob in enumerate(self.knobs):
+            memory = knob.memory or MEMORY_BY_NAME.get(knob.name.lower(), "")
+            found.append(replace(_occurring(knob, {row[at] for row in rows}), is_setting=True, memory=memory))
+        return tuple(found)
 
-        One that does not apply is, to a model, in the middle of the values.
-        """
+    def server_knobs(self, rows: Sequence[tuple[Value, ...]]) -> tuple[Knob, ...]:
+        """The same for a server, whose knobs are all that its space has: numbers that span much are counts."""
         found = []
         for at, knob in enumerate(self.knobs):
             seen = {row[at] for row in rows}
-            values = tuple(value for value in knob.values if value in seen)
-            plain = _plain(knob.name, values or (UNSET,))
-            if UNSET in seen and values:
-                features = plain.features or {}
-                middle = tuple(sum(column) / len(values) for column in zip(*features.values(), strict=True))
-                plain = replace(plain, values=(*values, UNSET), features={**features, UNSET: middle})
-            memory = knob.memory or MEMORY_BY_NAME.get(knob.name.lower(), "")
-            found.append(replace(plain, is_setting=True, memory=memory))
+            (plain,) = space_of({knob.name: [value for value in knob.values if value in seen] or [UNSET]}).knobs
+            found.append(_occurring(knob, seen) if UNSET in seen else plain)
         return tuple(found)
 
 
@@ -145,6 +149,17 @@ class CircularConditions(ValueError):
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
         super().__init__(f"the conditions of {', '.join(names)} depend on each other")
+
+
+def _occurring(knob: Setting, seen: Collection[Value]) -> Knob:
+    """The knob with the values that occur. One that does not apply is, to a model, in the middle of the values."""
+    values = tuple(value for value in knob.values if value in seen)
+    plain = _plain(knob.name, values or (UNSET,))
+    if UNSET not in seen or not values:
+        return plain
+    features = plain.features or {}
+    middle = tuple(sum(column) / len(values) for column in zip(*features.values(), strict=True))
+    return replace(plain, values=(*values, UNSET), features={**features, UNSET: middle})
 
 
 def _plain(name: str, values: tuple[Value, ...]) -> Knob:

@@ -2,7 +2,8 @@
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from mlcd.errors import nearest
@@ -40,17 +41,26 @@ _TAKEN = frozenset(
     )
 )
 """Variables that the system, the platforms or mlcd set for a job."""
+_GIVEN_TO_SERVERS = ("MODEL", "PORT", "HOST")
+_OWN_OF_SERVERS = (INSTANCE, "instance", "nodes", "batch", "replicas", "threads")
 _TAKEN_PREFIXES = ("MLCD_", "SKYPILOT_", "SLURM_", "DMLC_")
-_MEANT = {"effect": "changes", "affects": "changes", "if": "when", "only": "when", "choices": "values"}
+_MEANT_FIELDS = {"if": "when", "only": "when", "choices": "values"}
 
 
-def knob_name(node: YamlNode, name: str, *, taken: Collection[str] = ()) -> str:
-    """`name`, if it can be the name of a variable. `taken` are variables that mlcd sets."""
-    if not _VARIABLE.fullmatch(name):
-        raise node.error("is not a variable's name", allowed="letters, digits and _, no digit first")
-    if name in taken:
-        raise node.error(f"is set by mlcd; call the knob something other than {', '.join(taken)}")
-    return name
+@dataclass(frozen=True, kw_only=True)
+class _Program:
+    """The programs whose knobs are read: trainings or servers.
+
+    words    what conditions may name beside knobs
+    presets  ready sets by name
+    fields   of a knob that is written as a mapping
+    check    raises SpecError for a name that no knob of such a program can have
+    """
+
+    words: tuple[str, ...]
+    presets: Mapping[str, Mapping[str, Any]]
+    fields: Callable[[YamlNode], dict[str, Any]]
+    check: Callable[[YamlNode, str], None]
 
 
 def knob_values(node: YamlNode) -> tuple[Value, ...]:
@@ -97,15 +107,23 @@ def _value(node: YamlNode) -> Value:
 
 def settings(node: YamlNode) -> Settings:
     """`knobs` of a training: `{precision: [fp32, bf16], workers: {values: 0..8, when: {...}}, exclude: [...]}`."""
+    return _settings(node, _TRAINING)
+
+
+def server_settings(node: YamlNode) -> Settings:
+    """`knobs` of a server that is a command: `{SLOTS: [16, 64], GPUS: {values: [2, 4], when: {...}}}`."""
+    return _settings(node, _SERVER)
+
+
+def _settings(node: YamlNode, program: _Program) -> Settings:
     given = dict(node.mapping(allowed="{NAME: [VALUE, ...]} such as {precision: [fp32, bf16]}"))
     excluded = given.pop(EXCLUDE, None)
-    preset = given.pop(PRESET, None)
-    nodes = {**_preset(preset), **given} if preset is not None else given
-    knobs = tuple(_setting(name, child) for name, child in nodes.items())
+    preset = given.pop(PRESET, None) if program.presets else None
+    nodes = {**_preset(preset, program.presets), **given} if preset is not None else given
+    knobs = tuple(_setting(name, child, program) for name, child in nodes.items())
     if not knobs:
-        raise node.error(
-            "names no knob", allowed=f"{{precision: [fp32, bf16]}}, or {{{PRESET}: {next(iter(PRESETS))}}}"
-        )
+        form = f", or {{{PRESET}: {next(iter(program.presets))}}}" if program.presets else ""
+        raise node.error("names no knob", allowed=f"{{precision: [fp32, bf16]}}{form}")
     if len(knobs) > MOST_KNOBS:
         raise node.error(f"names {len(knobs)} knobs", allowed=f"at most {MOST_KNOBS}")
     lowered: dict[str, str] = {}
@@ -115,7 +133,7 @@ def settings(node: YamlNode) -> Settings:
     for knob in knobs:
         if knob.when is not None:
             when = nodes[knob.name].mapping()["when"]
-            _check_condition(when, knob.when, knobs, own=knob.name)
+            _check_condition(when, knob.when, knobs, program.words, own=knob.name)
     try:
         in_order_of_conditions(knobs)
     except CircularConditions as circle:
@@ -125,15 +143,15 @@ def settings(node: YamlNode) -> Settings:
     conditions = []
     for item in excluded.filled().items() if excluded is not None else ():
         condition = _condition(item)
-        _check_condition(item, condition, knobs)
+        _check_condition(item, condition, knobs, program.words)
         conditions.append(condition)
     return Settings(knobs, tuple(conditions))
 
 
-def _preset(node: YamlNode) -> dict[str, YamlNode]:
+def _preset(node: YamlNode, presets: Mapping[str, Mapping[str, Any]]) -> dict[str, YamlNode]:
     """The knobs of a ready set, at the position of its name."""
-    name = node.choice(tuple(PRESETS), meant={"hf": "trainer", "huggingface": "trainer", "pytorch": "ddp"})
-    return {knob: _placed(tree(values, path=f"knobs.{knob}"), node) for knob, values in PRESETS[name].items()}
+    name = node.choice(tuple(presets), meant={"hf": "trainer", "huggingface": "trainer", "pytorch": "ddp"})
+    return {knob: _placed(tree(values, path=f"knobs.{knob}"), node) for knob, values in presets[name].items()}
 
 
 def _placed(node: YamlNode, at: YamlNode) -> YamlNode:
@@ -146,15 +164,27 @@ def _placed(node: YamlNode, at: YamlNode) -> YamlNode:
     return YamlNode(value=value, file=at.file, line=at.line, path=node.path, written=node.written)
 
 
-def _setting(name: str, node: YamlNode) -> Setting:
-    knob_name(node, name)
-    reserved = (*DEPLOYMENT, *MACHINE_WORDS)
-    if name in reserved:
+def _setting(name: str, node: YamlNode, program: _Program) -> Setting:
+    if not _VARIABLE.fullmatch(name):
+        raise node.error("is not a variable's name", allowed="letters, digits and _, no digit first")
+    program.check(node, name)
+    fields = program.fields(node) if isinstance(node.value, Mapping) else {"values": knob_values(node)}
+    return Setting(name=name, **fields)
+
+
+def _check_training_name(node: YamlNode, name: str) -> None:
+    if name in (*DEPLOYMENT, *MACHINE_WORDS):
         raise node.error("is chosen elsewhere in the job file: resources, num_nodes and batch", allowed="another name")
     if name.upper() in _TAKEN or name.upper().startswith(_TAKEN_PREFIXES):
         raise node.error(f"would overwrite the variable {name.upper()}, which others set", allowed="another name")
-    fields = _LONG(node) if isinstance(node.value, Mapping) else {"values": knob_values(node)}
-    return Setting(name=name, **fields)
+
+
+def _check_server_name(node: YamlNode, name: str) -> None:
+    if name in _GIVEN_TO_SERVERS:
+        raise node.error(f"is set by mlcd; call the knob something other than {', '.join(_GIVEN_TO_SERVERS)}")
+    if name in _OWN_OF_SERVERS:
+        problem = "is a word for what mlcd chooses itself"
+        raise node.error(problem, allowed="another name for the variable", nearest=name.upper())
 
 
 def _condition(node: YamlNode) -> Condition:
@@ -164,7 +194,9 @@ def _condition(node: YamlNode) -> Condition:
     return Condition(tuple((name, knob_values(child)) for name, child in given.items()))
 
 
-def _check_condition(node: YamlNode, condition: Condition, knobs: tuple[Setting, ...], own: str = "") -> None:
+def _check_condition(
+    node: YamlNode, condition: Condition, knobs: tuple[Setting, ...], words: tuple[str, ...], own: str = ""
+) -> None:
     """Raises SpecError at the name or value that no knob has."""
     known = {knob.name: knob.values for knob in knobs}
     for name, values in condition.allowed:
@@ -173,12 +205,12 @@ def _check_condition(node: YamlNode, condition: Condition, knobs: tuple[Setting,
             raise child.error("is the knob itself", allowed=_WHEN_FORM)
         if name == INSTANCE:
             continue
-        if name == NODES:
+        if name == NODES and name in words:
             if not all(isinstance(value, int) and value >= 1 for value in values):
                 raise child.error("must be whole numbers, at least 1")
             continue
         if name not in known:
-            allowed = ", ".join((*(each for each in known if each != own), *MACHINE_WORDS))
+            allowed = ", ".join((*(each for each in known if each != own), *words))
             near = nearest(name, tuple(known))
             raise child.error("there is no such knob", allowed=allowed, nearest=near)
         if wrong := [value for value in values if value not in known[name]]:
@@ -191,13 +223,26 @@ def _changes(node: YamlNode) -> bool:
     return node.choice(CHANGES, meant={"accuracy": "learning", "quality": "learning"}) == "learning"
 
 
-_LONG: FieldTable[dict[str, Any]] = FieldTable(
+_VALUES = Field(read=knob_values, required=True, allowed="a list such as [1, 2, 4]")
+_WHEN = Field(read=_condition)
+_TRAINING_FIELDS: FieldTable[dict[str, Any]] = FieldTable(
     make=dict,
     fields={
-        "values": Field(read=knob_values, required=True, allowed="a list such as [1, 2, 4]"),
+        "values": _VALUES,
         "changes": Field(read=_changes, into="changes_learning"),
         "memory": Field(read=lambda node: node.choice(MEMORY, meant={"grows": "rises", "shrinks": "falls"})),
-        "when": Field(read=_condition),
+        "when": _WHEN,
     },
-    meant=_MEANT,
+    meant={**_MEANT_FIELDS, "effect": "changes", "affects": "changes"},
 )
+_SERVER_FIELDS: FieldTable[dict[str, Any]] = FieldTable(
+    make=dict,
+    fields={"values": _VALUES, "when": _WHEN},
+    meant=_MEANT_FIELDS,
+    later={
+        "changes": "it is for trainings: a server's knobs change its speed",
+        "memory": "it is for trainings: a server that runs out of memory is remembered as one that does not start",
+    },
+)
+_TRAINING = _Program(words=MACHINE_WORDS, presets=PRESETS, fields=_TRAINING_FIELDS, check=_check_training_name)
+_SERVER = _Program(words=(INSTANCE,), presets={}, fields=_SERVER_FIELDS, check=_check_server_name)

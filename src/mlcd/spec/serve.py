@@ -8,7 +8,7 @@ from mlcd.catalog import Accelerator
 from mlcd.goal import Goal
 from mlcd.loadgen.plan import Scenario
 from mlcd.server.tensors import TensorSpec
-from mlcd.space import Value
+from mlcd.space.settings import Settings
 from mlcd.spec.place import PlacedSpec
 from mlcd.spec.train import TrialRules
 from mlcd.units import Usd
@@ -152,7 +152,7 @@ class ServeSpec(PlacedSpec):
              command, what it finds in $MODEL
     server   a server that is started by a command; None: mlcd's own
     inputs   of a TorchScript file, which does not tell them, and of a server that is a command with `api: oip`
-    declared_knobs  the knobs of such a server: the values of each variable of its command
+    declared_knobs  the knobs of such a server: the variables of its command
     sizes    sizes of the model's open axes other than the batch, by name
 
     For a command on rented nodes, which have no files of this machine:
@@ -167,7 +167,7 @@ class ServeSpec(PlacedSpec):
     goal: Goal
     model: str = ""
     server: ServerCommand | None = None
-    declared_knobs: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    declared_knobs: Settings = field(default_factory=Settings)
     resources: ServingResources = field(default_factory=ServingResources)
     knobs: ServingKnobs = field(default_factory=ServingKnobs)
     sizes: Mapping[str, int] = field(default_factory=dict)

@@ -6,8 +6,6 @@ from typing import Any
 
 from mlcd.errors import SpecError, nearest
 from mlcd.loadgen.chat.plan import MOST_STREAMS, PERCENTILES, ChatLimit, ChatMetric
-from mlcd.space import Value
-from mlcd.spec.knobs import knob_name, knob_values
 from mlcd.spec.node import Bounds, YamlNode
 from mlcd.spec.quantity import line_of_text
 from mlcd.spec.record import Field, FieldTable
@@ -21,7 +19,6 @@ _MEANT_API = {
 }
 TOKEN_LIMITS = tuple(f"{metric}_p{percent}" for metric in ChatMetric for percent in PERCENTILES)
 """The names of limits in `goal.slo` of a language model."""
-_GIVEN = ("MODEL", "PORT", "HOST")
 _PATH_FORM = "a path such as /health or /v1/chat/completions"
 _MEANT_METRIC = {"itl": "tpot", "tbt": "tpot", "latency": "e2e", "time_to_first_token": "ttft"}
 """Other names of what is measured of a language model's answers."""
@@ -70,11 +67,6 @@ SERVER = FieldTable(
         "port": "mlcd chooses it: the command finds it as $PORT",
     },
 )
-
-
-def declared_knobs(node: YamlNode) -> Mapping[str, tuple[Value, ...]]:
-    """`{MAX_SEQS: [16, 64], DTYPE: [float16, bfloat16]}`: the values of each variable of the command."""
-    return {knob_name(child, name, taken=_GIVEN): knob_values(child) for name, child in node.mapping().items()}
 
 
 def _nearest_limit(name: str) -> str:

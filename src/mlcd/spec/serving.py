@@ -17,13 +17,14 @@ from mlcd.spec.choices import Choices
 from mlcd.spec.document import STANDARD_INPUT
 from mlcd.spec.infra import one_infra
 from mlcd.spec.job_file import Flag, JobFile, as_written
+from mlcd.spec.knobs import server_settings
 from mlcd.spec.node import Bounds, YamlNode, shortened
 from mlcd.spec.parse import accelerators, instance_types, job_name, strategy
 from mlcd.spec.quantity import budget, deadline, flag, line_of_text, number, text, whole
 from mlcd.spec.real import file_mounts, prices, secret_names
 from mlcd.spec.record import Field, FieldTable, Reader
 from mlcd.spec.serve import Api, LoadSettings, ServeSpec, ServingKnobs, ServingResources, ServingSearch
-from mlcd.spec.server import SERVER, STREAMS, TOKENS, declared_knobs, lengths, token_limits, token_load
+from mlcd.spec.server import SERVER, STREAMS, TOKENS, lengths, token_limits, token_load
 from mlcd.spec.serving_checks import checked
 from mlcd.spec.train import TrialRules
 from mlcd.units import parse_seconds
@@ -353,7 +354,7 @@ def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
             "secrets": Field(read=secret_names),
             "file_mounts": Field(read=file_mounts),
             "resources": Field(read=_RESOURCES),
-            "knobs": Field(read=declared_knobs, into="declared_knobs", required=True, allowed="{MAX_SEQS: [16, 64]}"),
+            "knobs": Field(read=server_settings, into="declared_knobs", required=True, allowed="{MAX_SEQS: [16, 64]}"),
             "load": Field(read=_TOKEN_LOAD),
             "goal": Field(
                 read=_goal(now, tokens=True),

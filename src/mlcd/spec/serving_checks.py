@@ -63,15 +63,26 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
     """The job of a server that is a command, after the checks that involve several fields. Raises SpecError."""
     server = spec.server
     assert server is not None  # noqa: S101 - the caller has looked
-    if wrong := [value for value in spec.declared_knobs.get(GPU_SHARE, ()) if value not in range(1, 101)]:
+    if wrong := [value for value in spec.declared_knobs.values.get(GPU_SHARE, ()) if value not in range(1, 101)]:
         raise spec.error(f"knobs.{GPU_SHARE}", "is percent of a GPU", value=wrong[0], allowed="whole numbers up to 100")
-    for name in (*(name for name in spec.declared_knobs if name != GPU_SHARE), "PORT"):
+    for name in (*(name for name in spec.declared_knobs.names if name != GPU_SHARE), "PORT"):
         if not re.search(rf"\$(\{{{name}\b|{name}\b)", server.run):
             problem = (
                 "is not used in server.run" if name != "PORT" else "must listen on $PORT, which it does not mention"
             )
             field = f"knobs.{name}" if name != "PORT" else "server.run"
             raise spec.error(field, problem, allowed=f"${name} in the command")
+    for knob in spec.declared_knobs.knobs:
+        if knob.name == GPU_SHARE and knob.when is not None:
+            raise spec.error(f"knobs.{GPU_SHARE}", "cannot have a condition", allowed="values alone, or exclude")
+        guarded = rf"\$\{{{knob.name}:?[-+](?:[^{{}}]|\$\{{[^{{}}]*\}})*\}}"
+        if knob.when is not None and re.search(rf"\$({knob.name}\b|\{{{knob.name}\b)", re.sub(guarded, "", server.run)):
+            problem = f"is not set where its condition ({knob.when}) does not hold, and the command needs it"
+            form = f"${{{knob.name}:+--option ${knob.name}}} or ${{{knob.name}:-DEFAULT}} in server.run"
+            raise spec.error(f"knobs.{knob.name}", problem, allowed=form)
+    if spec.resources.infra == LOCAL and spec.declared_knobs.depends_on_machine:
+        problem = "name instance_type, and local is the one machine that mlcd runs on"
+        raise spec.error("knobs", problem, allowed="conditions of knobs, or resources.infra: minicloud, slurm or aws")
     if "$MODEL" in server.run.replace("{", "") and not spec.model:
         raise spec.error("model", "is missing: server.run uses $MODEL", allowed="a folder, a file or a name")
     if not (server.served_name or spec.model) and server.api is not Api.HTTP:

@@ -83,7 +83,7 @@ def test_the_fields_of_a_command() -> None:
         "/v1/chat/completions",
         {"ignore_eos": True},
     )
-    assert spec.declared_knobs == {"SLOTS": (1, 4)}
+    assert spec.declared_knobs.values == {"SLOTS": (1, 4)}
     assert spec.search.strategy == "auto"
     assert spec.goal.token_limits == (
         ChatLimit(metric=ChatMetric.TTFT, percentile=95, seconds=1.0),
@@ -208,6 +208,26 @@ def test_a_search_over_a_command_finds_the_most_tokens(
     shown = run_cli("show").stdout
     assert "most tokens per dollar with ttft p95 within 1 s and tpot p95 within 200 ms" in shown
     assert "time to first token" in shown
+
+
+def test_a_knob_that_does_not_apply_is_not_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, run_cli: Callable[..., Answer]
+) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    said = tmp_path / "said"
+    run = f'echo "slots=$SLOTS pace=${{PACE-none}}" >> {shlex.quote(str(said))}; {RUN} --tpot-seconds ${{PACE:-0.004}}'
+    pace = {"values": [0.001, 0.002], "when": {"SLOTS": 4}}
+    knobs = {"SLOTS": [1, 4], "PACE": pace, "exclude": [{"PACE": 0.001}]}
+    file = tmp_path / "job.yaml"
+    file.write_text(text(server={"run": run, "name": "toy"}, knobs=knobs))
+    found = run_cli("serve", str(file), "-o", "json")
+    assert found.exit_code == 0, found.output
+    result = json.loads(found.stdout)
+    assert {json.dumps(trial["config"]) for trial in result["trials"]} == {
+        '{"SLOTS": 1, "PACE": "unset"}',
+        '{"SLOTS": 4, "PACE": 0.002}',
+    }
+    assert set(said.read_text().splitlines()) == {"slots=1 pace=none", "slots=4 pace=0.002"}
 
 
 @pytest.mark.parametrize(

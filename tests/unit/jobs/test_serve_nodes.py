@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.tiny_onnx import write_mlp
 
@@ -15,7 +16,7 @@ from mlcd.jobs.real import engine_for
 from mlcd.jobs.serve import PreparedServing, prepare
 from mlcd.jobs.serve_nodes import NODE_START_STOP_SECONDS, NODE_TRIAL, RENTED_START_STOP_SECONDS, RENTED_TRIAL
 from mlcd.search.serving.per_replica import PerReplica
-from mlcd.space import Config
+from mlcd.space import UNSET, Config
 from mlcd.spec.serving import serve_mapping
 from mlcd.units import Usd
 
@@ -117,8 +118,62 @@ def test_the_knobs_of_a_command_are_its_settings(tmp_path: Path) -> None:
     assert [knob.name for knob in found.problem.space.knobs] == ["instance", "nodes", "SEQS"]
     assert len(found.problem.space) == 4
     other = {**fields, "server": {"run": "s $PORT $nodes", "name": "m"}, "knobs": {"nodes": [1, 2]}}
-    with pytest.raises(SpecError, match=r"knobs\.nodes: is chosen by mlcd on leased nodes"):
+    with pytest.raises(SpecError, match=r"knobs\.nodes: is a word for what mlcd chooses itself.*did you mean 'NODES'"):
         prepare(serve_mapping(other))
+
+
+SPLIT: dict[str, Any] = {
+    "name": "m",
+    "server": {"run": "serve $PORT $SEQS ${SPLIT:+--split $SPLIT}", "name": "m"},
+    "resources": {"infra": "minicloud", "replicas": "1..2"},
+    "knobs": {
+        "SEQS": [1, 4],
+        "SPLIT": {"values": [2, 4, 8], "when": {"instance_type": "b*"}},
+        "exclude": [{"SEQS": 1, "SPLIT": 8}],
+    },
+    "goal": {"maximize": "rate"},
+}
+
+
+def test_each_type_of_node_has_the_knobs_and_values_that_it_can_use(tmp_path: Path) -> None:
+    found = prepare(serve_mapping(SPLIT), folder=tmp_path / "home")
+    space = found.problem.space
+    rows = {(c["instance"], c.nodes, c["SEQS"], c["SPLIT"]) for c in space}
+    assert rows == {
+        *(("tiny", nodes, seqs, UNSET) for nodes in (1, 2) for seqs in (1, 4)),
+        *(("big", nodes, seqs, n) for nodes in (1, 2) for seqs in (1, 4) for n in (2, 4, 8) if (seqs, n) != (1, 8)),
+    }
+    assert len(space) == len(rows) == len(found.problem.usd_per_hour)
+    (split,) = (knob for knob in space.knobs if knob.name == "SPLIT")
+    assert split.values == (2, 4, 8, UNSET)
+    assert isinstance(found.server, CommandServing)
+    alone = Config((("SEQS", 4), ("SPLIT", UNSET)))
+    assert "SPLIT" not in found.server.on_node(alone).env
+    assert found.server.on_node(Config((("SEQS", 4), ("SPLIT", 2)))).env["SPLIT"] == "2"
+    assert np.isfinite(space.encoding.features).all()
+
+
+@pytest.mark.parametrize(
+    ("knobs", "resources", "message"),
+    [
+        ({"SPLIT": {"values": [2, 8], "when": {"instance_type": "c*"}}}, {}, "knobs.SPLIT: never applies"),
+        ({"exclude": [{"SEQS": [1, 4]}]}, {}, "knobs.exclude: excludes every combination"),
+        ({}, {"infra": "local", "replicas": None}, "knobs: name instance_type, and local is the one machine"),
+    ],
+)
+def test_conditions_that_no_node_meets(
+    tmp_path: Path, knobs: dict[str, Any], resources: dict[str, Any], message: str
+) -> None:
+    places = {name: value for name, value in {**SPLIT["resources"], **resources}.items() if value is not None}
+    fields = {**SPLIT, "knobs": {**SPLIT["knobs"], **knobs}, "resources": places}
+    with pytest.raises(SpecError, match=message):
+        prepare(serve_mapping(fields), folder=tmp_path / "home")
+
+
+def test_a_value_that_no_type_can_use_is_told(tmp_path: Path) -> None:
+    knobs = {**SPLIT["knobs"], "exclude": [{"instance_type": "*", "SPLIT": 8}]}
+    found = prepare(serve_mapping({**SPLIT, "knobs": knobs}), folder=tmp_path / "home")
+    assert "knobs.SPLIT: 8 never occur under the conditions and are excluded" in found.notes
 
 
 @pytest.mark.parametrize(

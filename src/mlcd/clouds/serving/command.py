@@ -10,7 +10,7 @@ from mlcd.clouds.serving.local import LOOPBACK, Launch, ServersHere
 from mlcd.clouds.serving.node_program import MODEL_FOLDER, NodeProgram
 from mlcd.gpus import Gpu
 from mlcd.home import job_environment
-from mlcd.space import Config, value_text
+from mlcd.space import UNSET, Config, value_text
 
 SHELL = "/bin/sh"
 GPU_SHARE_VARIABLE = "GPU_SHARE"
@@ -71,7 +71,7 @@ class CommandServing(ServersHere):
 
     def on_node(self, config: Config, *, shares_files: bool = True) -> NodeProgram:
         """See ServersHere. Where files are shared, the job file's folder must be there."""
-        env = {**self.envs, **self._knobs(config)}
+        env = {**self.envs, **self.knobs(config)}
         if shares_files:
             env["MODEL"] = self.model
             return NodeProgram(run=self._script, env=env, model=self.served_name, ready=self.ready)
@@ -92,15 +92,16 @@ class CommandServing(ServersHere):
     def _script(self) -> str:
         return f"cd -- {shlex.quote(str(self.folder))} && exec {SHELL} -c {shlex.quote(self.run)}"
 
-    def _knobs(self, config: Config) -> dict[str, str]:
-        return {name: value_text(value) for name, value in config.as_dict().items()}
+    def knobs(self, config: Config) -> dict[str, str]:
+        """The command's variables that a configuration sets: of the knobs that apply."""
+        return {name: value_text(value) for name, value in config.as_dict().items() if value != UNSET}
 
     def environment(self, config: Config, *, host: str, port: int) -> dict[str, str]:
         """The command's variables; not where mlcd keeps its records."""
         return {
             **job_environment(),
             **self.envs,
-            **self._knobs(config),
+            **self.knobs(config),
             "MODEL": self.model,
             "HOST": host,
             "PORT": str(port),
