@@ -136,10 +136,11 @@ HOSTILE: tuple[Callable[[Path, Path], str], ...] = (
     listening,
 )
 NAMES = ("", ".", "/", "..", "a\nRUN evil", "a\0/../../secret", "~root/x", "x" * 5000, "\u202ea", "missing")
-NAMES += ("*/_ORT_MEM_ADDR_/*",)  # how ONNX Runtime names its own memory
+IN_MEMORY = "*/_ORT_MEM_ADDR_/*"
+"""How ONNX Runtime names its own memory."""
 
 
-@pytest.fixture(params=[*HOSTILE, *NAMES], ids=[*(each.__name__ for each in HOSTILE), *map(str, range(len(NAMES)))])
+@pytest.fixture(params=[*HOSTILE, *NAMES, IN_MEMORY])
 def hostile(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """A model whose weights are said to be a file that has nothing to do with it."""
     folder = tmp_path / "downloaded"
