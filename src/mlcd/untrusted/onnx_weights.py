@@ -37,7 +37,7 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _MOST_NESTED = 200
 """Messages in messages; Protocol Buffers give up at 100."""
 _MOST_ENTRY_BYTES = 8_192
-_DAMAGED = "not an ONNX file, or a damaged one; export the model again"
+_DAMAGED = "not an ONNX model, or a damaged one; export the model again"
 _AGAIN = "save the model again with its weights in a file beside it"
 
 
