@@ -18,7 +18,7 @@ from mlcd.report.deploy_files import Deployment, deploy_files, model_path
 from mlcd.report.service_files import Rented
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
-from mlcd.server.quantise import quantised, weights_beside
+from mlcd.server.quantise import quantised, weights_of
 from mlcd.space import Config
 from mlcd.spec.serve import ServeSpec
 from mlcd.trial.replicas import settings_of
@@ -38,13 +38,14 @@ def write_files(
     if "gpu_share" in choice.config.as_dict() or cloud.model.suffix.lower() != ".onnx":
         raise BadInput("--write: files are written for ONNX models on processors; start this one with --deploy")
     source = _source(cloud, str(choice.config["precision"]))
+    weights = weights_of(source)
     held = f"{speed_text(choice.requests_per_second)} requests/s at p99 {latency_text(choice.load.p99_seconds)}"
     machine = _machine(nodes, choice.config)
     cpus = len(cloud.cpus) if machine is None else max(int(machine.vcpus), 1)
     deployment = Deployment(
         name=record.problem.name,
         model_file=source.name,
-        weights=tuple(file.name for file in weights_beside(source)),
+        weights=tuple(str(name) for name in weights),
         wheel=WHEEL_NAME,
         config=choice.config,
         cpus=cores_of(choice.config, cpus),
@@ -60,8 +61,8 @@ def write_files(
     try:
         written = _written(folder, deploy_files(kind, deployment))
         target = folder / model_path(kind, deployment)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        for file, place in ((source, target), *((w, target.parent / w.name) for w in weights_beside(source))):
+        for file, place in ((source, target), *((source.parent / name, target.parent / name) for name in weights)):
+            place.parent.mkdir(parents=True, exist_ok=True)
             if not (place.exists() and place.samefile(file)):
                 shutil.copyfile(file, place)
             written.append(place)

@@ -253,24 +253,31 @@ def copy_workdir(source: Path | None, target: Path) -> None:
 
 
 def link_or_copy(source: Path, target: Path) -> None:
-    """Put a file or folder at `target`, files as hard links where the disk has them. Raises OSError.
+    """Put a file or folder at `target`, files as hard links where the disk has them.
 
-    Symbolic links are followed, such as those of a model in Hugging Face's cache. For what only reads: a write would
-    change the source.
+    For what only reads: a write would change the source. Links within a folder stay links. Those to files of the
+    repository that it is a version of, in Hugging Face's cache, become these files. Raises Malformed for any other: a
+    downloaded folder must not take files of this machine along; OSError.
     """
     if source.is_dir():
-        shutil.copytree(source, target, copy_function=_link)
+        source = source.resolve()
+        copy_tree(source, target, within=_repository_of(source), copy_file=_link)
         return
     target.parent.mkdir(parents=True, exist_ok=True)
-    _link(str(source), str(target))
+    _link(source.resolve(), target)
 
 
-def _link(source: str, target: str) -> str:
+def _repository_of(folder: Path) -> Path:
+    """The folder whose files a model in `folder` may consist of: in Hugging Face's cache, links lead to `blobs`."""
+    cached = folder.parent.name == "snapshots" and (folder.parents[1] / "blobs").is_dir()
+    return folder.parents[1] / "blobs" if cached else folder
+
+
+def _link(source: Path, target: Path) -> None:
     try:
-        os.link(Path(source).resolve(), target)
+        os.link(source, target)
     except OSError:  # another disk
         shutil.copy2(source, target)
-    return target
 
 
 def _holds_state(folder: Path, lease: Path) -> bool:

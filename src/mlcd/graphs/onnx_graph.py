@@ -12,6 +12,7 @@ from mlcd.graphs.onnx_shapes import Shapes
 from mlcd.graphs.patterns import VIEWS
 from mlcd.graphs.traced import Traced, TracedNode, item_sizes
 from mlcd.memory import free_memory_bytes
+from mlcd.untrusted import Malformed, weights_beside
 
 _BATCH = 2
 _DATATYPES = {1: "FP32", 2: "UINT8", 3: "INT8", 4: "UINT16", 5: "INT16", 6: "INT32", 7: "INT64", 9: "BOOL"}
@@ -114,6 +115,10 @@ def _load(path: Path) -> Any:
         raise BadInput(f"{path}: {_diagnosis(path)}") from error
     if not model.HasField("graph") or model.ir_version == 0:
         raise BadInput(f"{path}: {_diagnosis(path)}")
+    try:
+        weights_beside(path)
+    except Malformed as error:
+        raise BadInput(str(error)) from error
     stored = _stored_bytes(model, path)
     if stored > free:
         raise BadInput(

@@ -4,7 +4,7 @@ import json
 import math
 import re
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -29,7 +29,7 @@ class Deployment:
 
     name        of the job
     model_file  the model's file name in the folder that is written
-    weights     files beside it that hold its weights
+    weights     files that hold its weights, relative to the same folder
     wheel       the wheel of mlcd in that folder: the image is built from it, because no index need have this mlcd
     cpus        processors that the configuration uses
     sizes       of open axes of the model
@@ -161,11 +161,19 @@ def _dockerfile(deployment: Deployment) -> str:
         "FROM python:3.12-slim",
         f"COPY {json.dumps([deployment.wheel, '/wheels/'])}",
         f'RUN pip install --no-cache-dir "/wheels/{deployment.wheel}[serve]"',
-        f"COPY {json.dumps([deployment.model_file, *deployment.weights, '/models/'])}",
+        *_copies([deployment.model_file, *deployment.weights]),
         f"EXPOSE {CONTAINER_PORT}",
         f"CMD {json.dumps([*deployment.command, f'--port={CONTAINER_PORT}'])}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _copies(files: Sequence[str]) -> list[str]:
+    """One line for each folder: COPY puts all files that a line names into the same one."""
+    folders: dict[PurePosixPath, list[str]] = {}
+    for name in files:
+        folders.setdefault(PurePosixPath("/models", name).parent, []).append(name)
+    return [f"COPY {json.dumps([*names, f'{folder}/'])}" for folder, names in folders.items()]
 
 
 def _probe() -> str:

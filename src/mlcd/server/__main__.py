@@ -26,6 +26,7 @@ def main() -> int:
     """Serve; returns the exit code. Prints one line of JSON on standard output once it can answer requests."""
     begun = time.monotonic()
     arguments = _parser().parse_args()
+    output = _own_output()
     try:
         options = _options(arguments)
         _pin(options.cpus)
@@ -35,11 +36,26 @@ def main() -> int:
         # Binding comes before the model is read, so that a port in use is reported at once.
         with listen(options.host, options.port) as listener:
             model = _loaded(options)
-            _serve(options, model, listener, begun, arguments.until_stdin_closes)
+            _serve(options, model, listener, begun=begun, until_stdin=arguments.until_stdin_closes, output=output)
     except MlcdError as error:
         print(f"mlcd.server: {error}", file=sys.stderr)  # noqa: T201
         return error.exit_code
     return 0
+
+
+def _own_output() -> int | None:
+    """A descriptor of standard output for this module alone; None where it is closed. Other output is standard error's.
+
+    A model may print, before the server is ready and in every run: what reads the line with the address must not take
+    it for that line, and need not read on. No child inherits the descriptor.
+    """
+    while (free := os.open(os.devnull, os.O_RDWR)) <= 2:  # in the place of standard streams that are closed
+        pass
+    os.close(free)
+    own = None if sys.stdout is None else os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr  # in one order with the messages
+    return own
 
 
 def _loaded(options: ServerOptions) -> "Model":
@@ -145,7 +161,15 @@ def _pin(cpus: tuple[int, ...]) -> None:
     os.sched_setaffinity(0, cpus)
 
 
-def _serve(options: ServerOptions, model: "Model", listener: socket.socket, begun: float, until_stdin: bool) -> None:
+def _serve(
+    options: ServerOptions,
+    model: "Model",
+    listener: socket.socket,
+    *,
+    begun: float,
+    until_stdin: bool,
+    output: int | None,
+) -> None:
     from mlcd.server.app import make_app  # noqa: PLC0415
     from mlcd.server.memory import Memory  # noqa: PLC0415
     from mlcd.server.running import address_of, run_app  # noqa: PLC0415
@@ -174,8 +198,14 @@ def _serve(options: ServerOptions, model: "Model", listener: socket.socket, begu
         listener,
         options.limits,
         memory=memory,
-        ready=lambda: print(json.dumps(ready), flush=True),  # noqa: T201
+        ready=lambda: _announce(json.dumps(ready), output),
     )
+
+
+def _announce(line: str, output: int | None) -> None:
+    if output is not None:
+        with os.fdopen(output, "w", encoding="utf-8") as file:
+            file.write(line + "\n")
 
 
 def _end_with_stdin() -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mlcd.errors import BadInput
 from mlcd.memory import free_memory_bytes
 from mlcd.server.options import Device, Precision, ServerOptions
-from mlcd.server.quantise import quantised
+from mlcd.server.quantise import quantised, weights_of
 from mlcd.server.tensors import DATATYPES, TensorSpec
 
 if TYPE_CHECKING:
@@ -76,6 +76,7 @@ class OnnxModel:
         """Reads the file and runs it once with the smallest and once with the largest batch. Raises BadInput."""
         self.options = options
         path = existing(options.model)
+        weights_of(path)  # raises where reading them would read other files
         if options.precision is Precision.INT8:
             path = quantised(path, options.cache)
         self._sessions = [_session(path, options) for _ in range(1 if options.threads == 1 else options.replicas)]

@@ -2,10 +2,11 @@
 
 import hashlib
 import tempfile
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from mlcd.errors import BadInput
 from mlcd.home import home, private_folder
+from mlcd.untrusted import Malformed, weights_beside
 
 
 def quantised(path: Path, cache: Path | None = None) -> Path:
@@ -59,21 +60,20 @@ def _quantise(path: Path, made: Path) -> None:
 
 def _digest(path: Path, version: str) -> str:
     digest = hashlib.sha256(f"dynamic QInt8, ONNX Runtime {version}\n".encode())
-    for part in (path, *weights_beside(path)):
+    for part in (path, *(path.parent / name for name in weights_of(path))):
         with part.open("rb") as file:
             while block := file.read(2**20):
                 digest.update(block)
     return digest.hexdigest()[:16]
 
 
-def weights_beside(path: Path) -> list[Path]:
-    """Files in the model's folder that hold its weights."""
-    import onnx  # noqa: PLC0415
-    from google.protobuf.message import DecodeError  # noqa: PLC0415
+def weights_of(path: Path) -> list[PurePosixPath]:
+    """The files that hold the model's weights besides its own, relative to its folder.
 
+    Raises BadInput where one of them leads out of the folder (untrusted.weights_beside): nothing may read such a model,
+    nor copy what belongs to it.
+    """
     try:
-        tensors = onnx.load(path, load_external_data=False).graph.initializer
-    except DecodeError as error:
-        raise BadInput(f"{path}: not an ONNX file, or a damaged one") from error
-    places = {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
-    return [found for place in sorted(places) if (found := path.parent / place).is_file()]
+        return weights_beside(path)
+    except Malformed as error:
+        raise BadInput(str(error)) from error

@@ -6,6 +6,7 @@ paths.py    paths that a user wrote, and the files they name
 tables.py   CSV files of numbers
 copying.py  files and folders, copied and deleted without following links out of them
 pickles.py  files of PyTorch, without the code that they may hold
+onnx_weights.py  the files that an ONNX model names for its weights, none of them out of its folder
 text.py     texts that are shown on a terminal
 
 Whatever is not as it should be raises `Malformed`, which names the file and what is wrong with it. Standard library
@@ -14,6 +15,7 @@ only: nodes use it too.
 
 from mlcd.untrusted.copying import check_tree, check_way, copy_tree, delete_tree, inside
 from mlcd.untrusted.files import Tail, last_line, last_lines, read_bytes, read_json
+from mlcd.untrusted.onnx_weights import weights_beside
 from mlcd.untrusted.paths import expanded, read_named
 from mlcd.untrusted.pickles import entries, only_weights
 from mlcd.untrusted.tables import Column, read_table
@@ -46,5 +48,6 @@ __all__ = [
     "read_json",
     "read_named",
     "read_table",
+    "weights_beside",
     "whole_number",
 ]

@@ -21,8 +21,17 @@ PART = ".mlcd-part"
 """The name of a file that is being copied, in the folder where it will be."""
 
 
-def copy_tree(source: Path, target: Path, *, ignore: Ignore | None = None, within: Path | None = None) -> None:
+def copy_tree(
+    source: Path,
+    target: Path,
+    *,
+    ignore: Ignore | None = None,
+    within: Path | None = None,
+    copy_file: Callable[[Path, Path], None] | None = None,
+) -> None:
     """Copy a file or a folder to `target`, over what is there. Holes of sparse files stay holes.
+
+    copy_file  how a file is copied, where it is not read and written
 
     Relative links that stay within `source` are copied as links; links to files that are elsewhere in `within`
     (default: nowhere) as the files. Raises Malformed for any other link, for what is neither file, folder nor link
@@ -30,6 +39,7 @@ def copy_tree(source: Path, target: Path, *, ignore: Ignore | None = None, withi
     OSError. Where somebody changes the folder meanwhile, links are not followed either.
     """
     check_tree(source, ignore=ignore, within=within)
+    copy_one = copy_file or _copy_file
     target.parent.mkdir(parents=True, exist_ok=True)
     for path, mode in _walk(source, ignore):
         copy = target / path.relative_to(source)
@@ -37,12 +47,12 @@ def copy_tree(source: Path, target: Path, *, ignore: Ignore | None = None, withi
             copy.mkdir(exist_ok=True)
             continue
         if not stat.S_ISLNK(mode):
-            _copy_file(path, copy)
+            copy_one(path, copy)
         elif _is_link_within(path, source):
             copy.unlink(missing_ok=True)
             copy.symlink_to(path.readlink())
         else:
-            _copy_file(_file_of_link(path, source, within), copy)
+            copy_one(_file_of_link(path, source, within), copy)
     check_tree(target)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from mlcd.errors import BadInput
 from mlcd.server.options import Engine, Precision, ServerOptions
-from mlcd.server.quantise import weights_beside
+from mlcd.server.quantise import weights_of
 
 MODEL_FOLDER = "mlcd-model"
 """Where a rented node has the model's files, below the folder in which its server starts."""
@@ -32,6 +32,8 @@ class NodeProgram:
     setup  for the shell of the node, before `run`
     folder, files  for a node without this machine's files: what is copied into the folder where `run` starts, and
            files or folders by their path there
+    copies  files for such a node that must be real copies, by their path there: a server reads no weights that have
+            another name (a hard link)
     """
 
     run: str
@@ -41,6 +43,7 @@ class NodeProgram:
     setup: str = ""
     folder: Path | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
+    copies: Mapping[str, Path] = field(default_factory=dict)
 
 
 def on_rented_node(options: ServerOptions, quantised: Path | None, *, env: Mapping[str, str]) -> NodeProgram:
@@ -52,7 +55,7 @@ def on_rented_node(options: ServerOptions, quantised: Path | None, *, env: Mappi
         raise BadInput(f"{options.model}: files of PyTorch are served on local, minicloud and slurm")
     model = quantised or options.model
     folder = model.parent
-    files = {f"{MODEL_FOLDER}/{file.relative_to(folder)}": file for file in (model, *weights_beside(model))}
+    weights = {f"{MODEL_FOLDER}/{name}": folder / name for name in weights_of(model)}
     there = replace(
         options,
         model=Path(MODEL_FOLDER) / model.name,
@@ -70,5 +73,6 @@ def on_rented_node(options: ServerOptions, quantised: Path | None, *, env: Mappi
         setup=f'export PATH="$HOME/.local/bin:$PATH"\n'  # where SkyPilot puts uv
         f"uv venv --quiet --python {shlex.quote(SERVER_PYTHON)} {_ENVIRONMENT}"
         f" && uv pip install --quiet --python {_ENVIRONMENT}/bin/python {packages}",
-        files=files,
+        files={f"{MODEL_FOLDER}/{model.name}": model},
+        copies=weights,
     )

@@ -27,7 +27,7 @@ from mlcd.platforms.agent import Job
 from mlcd.platforms.registry import SERVER
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import Malformed, delete_tree, hidden, last_line, read_bytes
+from mlcd.untrusted import Malformed, copy_tree, delete_tree, hidden, last_line, read_bytes
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 POLL_SECONDS = 0.2
@@ -173,6 +173,8 @@ class NodeServers(NodeLease):
         copy_workdir(program.folder, self.folder / "workdir")
         for place, source in program.files.items():
             link_or_copy(source, self.folder / "workdir" / place)
+        for place, source in program.copies.items():
+            copy_tree(source.resolve(), self.folder / "workdir" / place)
         for rank in range(config.nodes):
             (self.folder / f"node-{rank}").mkdir()
         job = Job(
