@@ -99,6 +99,39 @@ def test_one_node_is_measured_and_the_chosen_number_is_verified(
     assert "Serve with: 2 x m.large" in capsys.readouterr().out
 
 
+def test_a_node_of_its_own_sends_the_load_and_is_paid_for(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The price of requests is that of the server's node alone; what load tests cost is that of both."""
+    resources = {"infra": "minicloud", "instance_type": ["n.large"], "replicas": 1}
+    job = {**MODEL_JOB, "resources": resources, "load": {**MODEL_JOB["load"], "from": "node"}}
+    assert mlcd(["serve", written(tmp_path, job), "-o", "json"]) == 0
+    said = answer(capsys)
+    assert said["load"]["from_node"] is True
+    price = said["choice"]["usd_per_hour"]
+    assert said["choice"]["usd_per_million_requests"] == pytest.approx(price / 3600 * 1e6 / 20, abs=1e-4)
+    (trial,) = said["trials"]
+    assert trial["usd_per_hour"] == pytest.approx(2 * price)
+    for step in (trial, said["receipt"]["verifications"][0]):
+        assert step["usd"] == pytest.approx(2 * price * step["seconds"] / 3600, abs=1e-5)
+        assert step.get("load", step.get("measured", {}).get("load"))["generator_share"] > 0
+    assert {path.name for path in home.glob("work/*/leases/*/node-*")} == {"node-0", "node-1"}
+    assert mlcd(["show", said["run_id"]]) == 0
+    assert "of a processor, on a node of its own" in capsys.readouterr().out
+
+
+def test_a_language_model_is_loaded_from_a_node(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = {
+        **CHAT_JOB,
+        "resources": {**CHAT_JOB["resources"], "replicas": 1},
+        "load": {**CHAT_JOB["load"], "from": "node"},
+    }
+    assert mlcd(["serve", written(tmp_path, job), "-o", "json"]) == 0
+    said = answer(capsys)
+    assert said["load"]["from_node"] is True
+    assert said["choice"]["load"]["errors"] == 0
+
+
 def test_a_command_serves_on_every_node_and_the_load_is_shared(
     home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -116,6 +116,7 @@ class ServeScenarioJson:
     scenario: Annotated[str | None, "single-stream, multi-stream, server, offline or chat"]
     headroom: Annotated[Share | None, "share of the measured rate that is not promised"]
     verify_seconds: Annotated[Seconds | None, "how long the choice is verified; 0: not at all"]
+    from_node: Annotated[bool, "whether one node more of each lease sent the load; else mlcd's own machine did"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,9 @@ def _check_local(spec: ServeSpec) -> None:
         if f"resources.{name}" in spec.places:
             problem = "is for leased nodes, and local is the one machine that mlcd runs on"
             raise spec.error(f"resources.{name}", problem, allowed="resources.infra: minicloud, slurm or aws")
+    if spec.load.from_node:
+        problem = "is for leased nodes, and local is the one machine that mlcd runs on"
+        raise spec.error("load.from", problem, value="node", allowed="here, or resources.infra: minicloud or slurm")
 
 
 def _checked_server(spec: ServeSpec) -> ServeSpec:

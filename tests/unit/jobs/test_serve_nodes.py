@@ -14,7 +14,13 @@ from mlcd.errors import SpecError
 from mlcd.jobs import serve_nodes
 from mlcd.jobs.real import engine_for
 from mlcd.jobs.serve import PreparedServing, prepare
-from mlcd.jobs.serve_nodes import NODE_START_STOP_SECONDS, NODE_TRIAL, RENTED_START_STOP_SECONDS, RENTED_TRIAL
+from mlcd.jobs.serve_nodes import (
+    LOAD_NODE_NOTE,
+    NODE_START_STOP_SECONDS,
+    NODE_TRIAL,
+    RENTED_START_STOP_SECONDS,
+    RENTED_TRIAL,
+)
 from mlcd.search.serving.per_replica import PerReplica
 from mlcd.space import UNSET, Config
 from mlcd.spec.serving import serve_mapping
@@ -87,6 +93,24 @@ def test_what_the_budget_cannot_verify_is_told_before_it_is_spent(tmp_path: Path
     assert not any(
         "verification of at most" in each for each in (*rich.notes, *prepared(tmp_path, {}, goal=goal).notes)
     )
+
+
+def test_a_node_that_sends_the_load_is_part_of_every_lease_and_of_no_request(tmp_path: Path) -> None:
+    found = prepared(tmp_path, {"replicas": "1..4"}, load={"from": "node"})
+    problem = found.problem
+    assert {c.nodes for c in problem.space} == {1, 2, 3}  # of the four that there are, one sends the load
+    assert any("room for at most 3 x big beside the node that sends the load" in note for note in found.notes)
+    assert LOAD_NODE_NOTE in found.notes
+    for config in problem.space:
+        assert problem.price(config) == Usd.of("3") * config.nodes
+        assert problem.lease_price(config) == Usd.of("3") * (config.nodes + 1)
+    index = problem.space.index[next(c for c in problem.space if c.nodes == 1)]
+    assert problem.worst_trial_micros[index] == Usd.of("6").for_seconds(problem.worst_trial_seconds[index]).micros
+    assert problem.verification_micros[index] == Usd.of("6").for_seconds(problem.verify_seconds or 0).micros
+    usual = prepared(tmp_path, {"replicas": "1..4"}, load={"from": "here"}).problem
+    assert all(usual.lease_price(config) == usual.price(config) for config in usual.space)
+    with pytest.raises(SpecError, match="no room for this many nodes of any type beside the node that sends the load"):
+        prepared(tmp_path, {"replicas": 4}, load={"from": "node"})
 
 
 def test_every_number_can_be_measured(tmp_path: Path) -> None:
