@@ -140,6 +140,7 @@ def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
     if is_rented:
         _check_rented(spec)
     engine = engine_for(kind, rest, home, spec)
+    each = 1 if spec.server is None else spec.server.nodes
     replicas, goal = spec.resources.replicas, spec.goal
     notes: tuple[str, ...] = ()
     has_rate = goal.rate is not None or (bool(spec.load.trace) and "goal.minimize" in spec.places)
@@ -148,7 +149,7 @@ def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
         replicas = replicas[:1]
     besides = int(spec.load.from_node)
     instances, counts, more = types_with_counts(
-        spec, engine, lambda _: replicas, field="resources.replicas", besides=besides
+        spec, engine, lambda _: tuple(each * n for n in replicas), field="resources.replicas", besides=besides
     )
     if besides:
         more = (*more, LOAD_NODE_NOTE)

@@ -237,7 +237,7 @@ class ServeTrialJson:
     config: Knobs
     attempt: Number
     reason: Annotated[str, "why it was tried"]
-    usd_per_hour: Money
+    usd_per_hour: Annotated[Money, "of its lease, with the node that sends the load where there is one"]
     authorised_usd: Annotated[Money, "the worst case that the ledger authorised"]
     authorised_seconds: Seconds
     seconds: Seconds

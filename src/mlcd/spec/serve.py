@@ -54,6 +54,7 @@ class ServerCommand:
     served_name  the model's name in requests; "": what `model` says
     body         further fields of every request; of `http`, the whole request
     image        a container image in which the command runs, for `--write`; "": none is known
+    nodes        over which one server is spread: the command runs on each, and the first answers
     """
 
     run: str
@@ -63,6 +64,7 @@ class ServerCommand:
     served_name: str = ""
     body: Mapping[str, object] = field(default_factory=dict)
     image: str = ""
+    nodes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import urllib.request
 from pathlib import Path
 
 import pytest
+from tests import split_server
 
 from mlcd.clouds import processes
 from mlcd.clouds.local import Local
@@ -141,6 +142,26 @@ def test_servers_do_not_get_the_token_of_the_load_generator(tmp_path: Path) -> N
         cloud(tmp_path, run, load_processors={"local.1": 0.5}).lease(order(nodes=1)) as lease,
     ):
         check_for_long(lease)
+
+
+def test_one_server_over_two_nodes_answers_from_the_first(tmp_path: Path) -> None:
+    command = f"exec {shlex.quote(sys.executable)} {shlex.quote(split_server.__file__)}"
+    home = tmp_path / "home"
+    program = CommandServing(
+        command, home=home, noise=0.0, folder=tmp_path, model="m", ready="/", cpus=CPUS, nodes=2, per_node=["LAYERS"]
+    )
+    split = Config.of({"instance": "local.1", "nodes": 2, "LAYERS_0": 10, "LAYERS_1": 22})
+    nodes = NodeServing(Local(home, cpus=CPUS), program, noise=0.0, is_here=True)
+    with nodes.lease(Order(config=split, seconds=600.0, run_id="toy-1")) as lease:
+        ready(lease)
+        found = lease.endpoint
+        assert found.addresses == (found.address,)
+        with urllib.request.urlopen(found.address, data=b"x", timeout=10) as said:
+            assert json.loads(said.read()) == {"layers": [10, 22]}
+        lease.check()
+        os.kill(int((lease.folder / "node-1" / "agent.pid").read_text()), signal.SIGTERM)
+        with pytest.raises(LeaseFailed, match="node 1: it was asked to end"):
+            check_for_long(lease)
 
 
 @pytest.mark.parametrize(("code", "words"), [(3, "exit code 3: the model is gone"), (0, "ended by itself")])

@@ -146,6 +146,67 @@ def test_the_knobs_of_a_command_are_its_settings(tmp_path: Path) -> None:
         prepare(serve_mapping(other))
 
 
+SPREAD: dict[str, Any] = {
+    "name": "m",
+    "server": {"run": "serve $PORT $NODE_RANK $SEQS $LAYERS", "name": "m", "nodes": 2},
+    "resources": {"infra": "minicloud", "replicas": "1..3"},
+    "knobs": {"SEQS": [1, 4], "LAYERS": {"values": [10, 16, 22], "per": "node"}},
+    "goal": {"maximize": "rate"},
+}
+
+
+def test_a_server_over_two_nodes_and_a_knob_of_each(tmp_path: Path) -> None:
+    found = prepare(serve_mapping(SPREAD), folder=tmp_path / "home")
+    space = found.problem.space
+    assert {c.nodes for c in space} == {2, 4}  # of three servers of two nodes, four nodes are enough for two
+    assert any("room for at most 4 x big" in note for note in found.notes)
+    assert "each server has 2 nodes: nodes / 2 is the number of servers" in found.notes
+    assert [knob.name for knob in space.knobs] == ["instance", "nodes", "SEQS", "LAYERS_0", "LAYERS_1"]
+    assert len(space) == 2 * 2 * 2 * 3 * 3
+    config = next(c for c in space if (c.nodes, c["LAYERS_0"], c["LAYERS_1"], c["SEQS"]) == (4, 10, 22, 4))
+    assert found.problem.price(config) == Usd.of("1" if config.instance == "tiny" else "3") * 4
+    assert isinstance(found.server, CommandServing)
+    program = found.server.on_node(config)
+    assert program.nodes == 2
+    assert [dict(env) for env in program.node_env] == [{"LAYERS": "10"}, {"LAYERS": "22"}]
+    assert program.env["SEQS"] == "4"
+    loaded = prepare(serve_mapping({**SPREAD, "load": {"from": "node"}}), folder=tmp_path / "home")
+    assert {c.nodes for c in loaded.problem.space} == {2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"server": {"nodes": 0}}, r"server.nodes: is out of range"),
+        ({"server": {"nodes": "two"}}, r"server.nodes: must be a whole number"),
+        ({"server": {"node": 2, "nodes": None}}, r"server.node: unknown field.*did you mean 'nodes'"),
+        ({"server": {"run": "serve $PORT $SEQS $LAYERS"}}, r"server.run: must tell the 2 nodes of a server apart"),
+        ({"server": {"nodes": 1}}, r"knobs.LAYERS: has a value for each node of a server, and server.nodes is 1"),
+        ({"resources": {"infra": "local", "replicas": None}}, r"server.nodes: is for leased nodes"),
+        ({"resources": {"replicas": [1, 41]}}, r"resources.replicas: of 2 nodes each are 82 nodes"),
+        ({"load": {"profile": "day.csv"}}, r"load.profile: is for servers of one node"),
+        ({"knobs": {"LAYERS": {"values": [1], "per": "nod"}}}, r"knobs.LAYERS.per: .*did you mean 'node'"),
+        (
+            {"knobs": {"exclude": [{"LAYERS": 10}]}},
+            r"knobs.LAYERS: has a value for each node: no condition can name it",
+        ),
+        ({"knobs": {"HEAD": [1]}, "server": {"run": "$PORT $NODE_RANK $SEQS $LAYERS $HEAD"}}, r"knobs.HEAD: is set by"),
+        (
+            {"knobs": {"LAYERS_1": [1]}, "server": {"run": "$PORT $NODE_RANK $SEQS $LAYERS $LAYERS_1"}},
+            r"knobs.LAYERS: has a value for each node, and there is a knob with the name of one",
+        ),
+    ],
+)
+def test_mistakes_about_servers_over_nodes_are_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    fields = dict(SPREAD)
+    for name, given in changes.items():
+        both = {**SPREAD.get(name, {}), **given}
+        fields[name] = {key: value for key, value in both.items() if value is not None}
+    with pytest.raises(SpecError, match=message) as caught:
+        prepare(serve_mapping(fields), folder=tmp_path / "home")
+    assert "\n" not in str(caught.value)
+
+
 SPLIT: dict[str, Any] = {
     "name": "m",
     "server": {"run": "serve $PORT $SEQS ${SPLIT:+--split $SPLIT}", "name": "m"},

@@ -1,7 +1,8 @@
 """Servers on leased nodes: each configuration is an instance type, the server's settings, and how many nodes it has.
 
 Nodes are leased as those of a training are (clouds/node_lease.py): by an engine, with an agent on each, which ends the
-server when its time is over or mlcd is gone. Every node runs one server, and the load is shared among them. It comes
+server when its time is over or mlcd is gone. Every node runs one server, or several nodes do (`NodeProgram.nodes`: the
+first of them answers), and the load is shared among the servers. It comes
 from this machine, or from one node more of the same lease (mlcd.loadgen.node).
 """
 
@@ -203,6 +204,8 @@ class NodeServers(NodeLease):
             platform=SERVER,
             instance=config.instance,
             port=self._port,
+            server_nodes=program.nodes,
+            node_envs=program.node_env,
             seconds=self.order.seconds if self.order.seconds < float("inf") else None,
         )
         write_private(self.folder / "job.json", job.to_json())
@@ -246,7 +249,8 @@ class NodeServers(NodeLease):
         program, count = self._program, self.order.config.nodes
         processors = self.cloud.load_processors
         assert program is not None  # noqa: S101 - the lease was entered
-        for rank in range(self.node_count):
+        heads = range(0, count, program.nodes)
+        for rank in (*heads, *range(count, self.node_count)):
             if rank in self._ready:
                 continue
             host = self._address(rank)
@@ -257,7 +261,7 @@ class NodeServers(NodeLease):
             if place is None or not is_ready(f"http://{place}{ready}"):
                 return
             self._ready[rank] = f"http://{place}"
-        addresses = [self._ready[rank] for rank in range(count)]
+        addresses = [self._ready[rank] for rank in heads]
         found = Endpoint(
             address=addresses[0],
             further=tuple(addresses[1:]),
