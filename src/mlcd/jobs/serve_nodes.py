@@ -169,7 +169,9 @@ def _check_rented(spec: ServeSpec) -> None:
     check_secrets(spec)
     if spec.load.from_node:
         problem = "is not for rented nodes in this version"
-        raise spec.error("load.from", problem, value="node", allowed=f"here, or {' or '.join(SHARING_FILES)}")
+        raise spec.error(
+            "load.from", problem, value="node", allowed=f"here, or resources.infra: {' or '.join(SHARING_FILES)}"
+        )
     if spec.server is None and engine_of(Path(spec.model)) is Engine.PYTORCH:
         problem = "files of PyTorch are served on local, minicloud and slurm; for rented nodes, export it to ONNX"
         raise spec.error("model", problem, value=spec.model, allowed="a file such as model.onnx, or server: {run: ...}")
