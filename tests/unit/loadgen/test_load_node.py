@@ -113,9 +113,7 @@ def test_a_generator_that_prints_something_else_is_an_error(output: str) -> None
 
 def test_a_part_of_a_processor_is_soon_used_up() -> None:
     phase = LoadPhase(begun=0.0, ended=10.0, processor_seconds=3.0)
-    whole = LoadPlan(address="", model="", inputs=(), rate=1.0)
-    assert _saturation(phase, whole) == ""
-    part = LoadPlan(address="", model="", inputs=(), rate=1.0, processors=0.3)
-    assert _saturation(phase, part) == "the load generator used 30% of a processor"
+    assert _saturation(phase, None) == ""
+    assert _saturation(phase, None, processors=0.3) == "the load generator used 30% of a processor"
     with pytest.raises(BadInput, match="more than 0 and at most 1 processor"):
         LoadPlan(address="", model="", inputs=(), rate=1.0, processors=0.0)
