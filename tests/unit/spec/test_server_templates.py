@@ -18,9 +18,10 @@ TRANSFORMERS = ROOT / ".venvs" / "trainers" / "bin" / "transformers"
 PAGE = ROOT / "docs" / "language-models.md"
 
 OPTIONS = {
-    # vllm/engine/arg_utils.py and vllm/entrypoints, a014e35f38c of 2026-08-22; in the sdist of 0.33.0 all but headless
+    # vllm/engine/arg_utils.py and vllm/entrypoints, a014e35f38c of 2026-08-22, and in the wheel of 0.33.0, which alone
+    # was asked for master-port
     "vllm": "host port max-num-seqs max-num-batched-tokens gpu-memory-utilization tensor-parallel-size"
-    " pipeline-parallel-size distributed-executor-backend nnodes node-rank master-addr headless",
+    " pipeline-parallel-size distributed-executor-backend nnodes node-rank master-addr master-port headless",
     # python/sglang/srt/server_args.py, cce0a1244b5 of 2026-08-23; `--tp` alone is no longer there. In the wheel of
     # 0.5.23 all are in sglang/srt/arg_groups/field_order.py, from which its parser is made
     "sglang": "model-path host port max-running-requests chunked-prefill-size mem-fraction-static tp-size nnodes"
@@ -83,6 +84,7 @@ def test_each_node_of_the_pages_server_gets_its_own_command_line(tmp_path: Path)
         assert words[words.index("--nnodes") + 1] == "2"
         assert words[words.index("--node-rank") + 1] == str(rank)
         assert words[words.index("--master-addr") + 1] == "10.0.0.1"
+        assert words[words.index("--master-port") + 1] == "9002"
         assert ("--headless" in words) == (rank == 1)
 
 
