@@ -8,8 +8,9 @@ Only the first node answers, `{"layers": [...]}` with the layers of each node in
 import json
 import os
 import socket
+import threading
 import time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 def number(name: str) -> int:
@@ -43,6 +44,8 @@ def lead() -> None:
             client = meeting.accept()[0]
             others[client.recv(1)[0]] = client
 
+    asking = threading.Lock()
+
     class Answers(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
@@ -52,9 +55,10 @@ def lead() -> None:
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             layers = [number("LAYERS")]
-            for rank in sorted(others):
-                others[rank].sendall(b"?")
-                layers.append(int.from_bytes(others[rank].recv(2)))
+            with asking:
+                for rank in sorted(others):
+                    others[rank].sendall(b"?")
+                    layers.append(int.from_bytes(others[rank].recv(2)))
             self._say(layers)
 
         def _say(self, layers: list[int]) -> None:
@@ -63,11 +67,10 @@ def lead() -> None:
             self.send_header("Content-Length", str(len(text)))
             self.end_headers()
             self.wfile.write(text)
-            self.close_connection = True
 
         def log_message(self, *_: object) -> None: ...
 
-    HTTPServer((os.environ["HOST"], number("PORT")), Answers).serve_forever()
+    ThreadingHTTPServer((os.environ["HOST"], number("PORT")), Answers).serve_forever()
 
 
 if __name__ == "__main__":
