@@ -466,7 +466,7 @@ class Problem:
     def planned_trial_dollars(self) -> Floats:
         """(N,) what a trial of the normal duration costs, with its data; for strategies, not for the ledger."""
         per_second = np.array([price.dollars / HOUR for price in self._lease_prices])
-        return self.planned_trial_seconds * per_second + self.trial_move_dollars
+        return np.asarray(self.planned_trial_seconds * per_second + self.trial_move_dollars)
 
     @cached_property
     def stretches(self) -> Floats:
