@@ -74,6 +74,20 @@ def test_two_servers_are_loaded_and_verified(job: str, capsys: pytest.CaptureFix
     assert jobs("running", "pending") == {}
 
 
+def test_a_node_of_the_job_sends_the_load(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = set(jobs("all"))
+    resources = {**JOB["resources"], "replicas": [1], "instance_type": "small"}
+    changed = {**JOB, "resources": resources, "load": {**JOB["load"], "from": "node"}}
+    Path(job).write_text(json.dumps({**changed, "search": {**JOB["search"], "max_trials": 1}}))
+    assert mlcd(["serve", job, "-y", "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["choice"]["config"]["nodes"] == 1
+    assert said["choice"]["usd_per_hour"] == pytest.approx(0.5)
+    assert [trial["usd_per_hour"] for trial in said["trials"]] == [pytest.approx(1.0)]
+    assert said["choice"]["load"]["generator_share"] > 0
+    assert sorted(of for name, of in jobs("all").items() if name not in before) == [("small", 2), ("small", 2)]
+
+
 def test_money_is_not_spent_unasked(job: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert mlcd(["serve", job]) == 2
     assert "this would spend real money on slurm (at most $2.00)" in capsys.readouterr().err
