@@ -86,6 +86,11 @@ bench.add_command(serve)
     "--deadline-factor", type=click.FloatRange(1, 1000), default=2.5, help="Deadline / time of the fastest training."
 )
 @click.option("--types", type=click.IntRange(1, 10_000), help="Only this many instance types, drawn by the seed.")
+@click.option(
+    "--report-noise",
+    type=click.FloatRange(0, 0.5),
+    help="Relative deviation between two reports of a trial, which a strategy may then end early. Tables only.",
+)
 @output_option
 def train(  # noqa: PLR0917 - click passes options by name
     tables: Path | None,
@@ -106,6 +111,7 @@ def train(  # noqa: PLR0917 - click passes options by name
     budget_factor: float,
     deadline_factor: float,
     types: int | None,
+    report_noise: float | None,
     output: str,
 ) -> None:
     """Compare strategies: total of search and run / best possible run.
@@ -137,6 +143,7 @@ def train(  # noqa: PLR0917 - click passes options by name
         budget_factor=budget_factor,
         deadline_factor=deadline_factor,
         types=types,
+        report_noise=report_noise,
     )
     rows = compare(comparison)
     if not rows:
@@ -154,7 +161,8 @@ def train(  # noqa: PLR0917 - click passes options by name
     start = f", {comparison.restart_seconds:g} s a move" if comparison.restart_seconds else ""
     drawn = f"; {types} types drawn by the seed" if types else ""
     limits = f"budget {budget_factor:g} and deadline {deadline_factor:g} times the least"
-    click.echo(f"Work of trials: {work}{start}; {limits}{drawn}.")
+    ends = "" if sim or report_noise is None else f"; trials may end early, their reports differ by {report_noise:.0%}"
+    click.echo(f"Work of trials: {work}{start}; {limits}{drawn}{ends}.")
 
 
 @bench.command(epilog=examples("mlcd bench suggest --candidates 3100"))
