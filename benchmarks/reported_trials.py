@@ -3,7 +3,7 @@
     .venv/bin/python benchmarks/reported_trials.py TABLES --jobs 2 [--minutes 20]
     .venv/bin/python benchmarks/reported_trials.py --pages
 
-The rules of trials are those of `mlcd train` on rented nodes (report_noise in mlcd.bench.protocol): a start, then reports
+Trials follow the rules of `mlcd train` on rented nodes (report_noise in mlcd.bench.protocol): a start, then reports
 that differ, and a strategy may end a trial early. The cases and goals are those of benchmarks/record_strategies.py.
 Writes benchmarks/results/reported-trials.json and its table in docs/auto-results.md; continues where it was stopped.
 """
