@@ -117,7 +117,7 @@ def write_command_files(
         name=record.problem.name,
         run=cloud.run,
         config=choice.config,
-        knobs=cloud.knobs(choice.config),
+        knobs=cloud.knobs(choice.config.of_node),
         image=spec.server.image if spec.server is not None else "",
         model=cloud.model,
         model_is_here=Path(cloud.model).is_absolute() and Path(cloud.model).exists(),

@@ -50,6 +50,11 @@ class Config:
         return int(dict(self.values).get("nodes", 1))
 
     @property
+    def of_node(self) -> "Config":
+        """What is set on each node: the configuration without the instance type and the number of nodes."""
+        return Config(tuple((name, value) for name, value in self.values if name not in ("instance", "nodes")))
+
+    @property
     def is_spot(self) -> bool:
         """Whether its nodes are of the spot market, where that is chosen: they may be taken away."""
         return any(name == MARKET and value == SPOT for name, value in self.values)

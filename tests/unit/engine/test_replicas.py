@@ -12,6 +12,7 @@ from tests.replica_world import BATCHES, SLO, MadeUpServers, nodes_problem, run_
 
 from mlcd.catalog import Instance
 from mlcd.cli.serve_files import write_command_files
+from mlcd.clouds.serving.command import CommandServing
 from mlcd.goal import Goal, Objective
 from mlcd.problem import Problem
 from mlcd.report.serving import serving_verdict
@@ -181,11 +182,12 @@ def test_written_files_start_the_chosen_number_on_such_nodes(tmp_path: Path) -> 
         accelerators=2,
     )
     nodes = SimpleNamespace(instances=(large,), engine=None)
-    cloud = SimpleNamespace(run="serve --port $PORT", model="m", ready="/", cpus=tuple(range(64)), gpu=None)
-    cloud.setup, cloud.workdir = "", None
+    cloud = CommandServing(
+        "serve --port $PORT", home=tmp_path, noise=0.1, folder=tmp_path, model="m", ready="/", cpus=tuple(range(64))
+    )
     spec = SimpleNamespace(server=SimpleNamespace(image="made/up:1"), declared_knobs={"batch": (1, 8)})
     given: dict[str, Any] = {"spec": spec, "nodes": nodes}
-    (file,) = write_command_files("kubernetes", tmp_path, run, cast(Any, cloud), **given)
+    (file,) = write_command_files("kubernetes", tmp_path, run, cloud, **given)
     made, _ = yaml.safe_load_all(file.read_text())
     assert made["spec"]["replicas"] == 2
     (container,) = made["spec"]["template"]["spec"]["containers"]

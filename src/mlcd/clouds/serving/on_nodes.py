@@ -25,7 +25,6 @@ from mlcd.home import private_folder, write_private
 from mlcd.home.envs import forget_in_lease
 from mlcd.platforms.agent import Job
 from mlcd.platforms.registry import SERVER
-from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 from mlcd.untrusted import Malformed, copy_tree, delete_tree, hidden, last_line, read_bytes
 
@@ -165,9 +164,8 @@ class NodeServers(NodeLease):
 
     def _prepare_folder(self) -> None:
         config = self.order.config
-        settings = tuple((name, value) for name, value in config.values if name not in ("instance", "nodes"))
         shares_files = self.cloud.shares_files
-        program = self.cloud.program.on_node(Config(settings), shares_files=shares_files)
+        program = self.cloud.program.on_node(config.of_node, shares_files=shares_files)
         self._program, self._port = program, free_ports()
         private_folder(self.folder)
         copy_workdir(program.folder, self.folder / "workdir")
