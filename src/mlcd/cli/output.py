@@ -110,7 +110,13 @@ def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
 
 def _cell(value: object) -> str:
     text = "" if value is None else on_one_line(str(value).lower() if isinstance(value, bool) else str(value))
-    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
+    is_formula = isinstance(value, str) and text.lstrip().startswith(_FORMULA)
+    return f"'{text}" if is_formula else text
+
+
+_FORMULA = ("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}")
+_FORMULA += ("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}")
+"""What a formula begins with; East Asian spreadsheets take the wide forms for the same."""
 
 
 def print_run(run: "Run[Any]", output: str, **extra: object) -> None:
