@@ -3,17 +3,21 @@
 import http.client
 import json
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote
+from urllib.request import HTTPCookieProcessor, build_opener
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import positive_data_acceptance
-from tests.ui_page import JOB, PageServer, page_server, slow_run
+from tests.ui_page import JOB, PageServer, environment, page_server, slow_run
 
 import mlcd
 
@@ -204,3 +208,33 @@ def test_stalled_client_blocks_neither_the_engine_nor_others(tmp_path: Path) -> 
         assert server.get(f"/api/runs/{run_id}/now")["state"] == "done", "answered while the others stall"
         for link in stalled:
             link.close()
+
+
+def test_browser_is_started_without_the_token(tmp_path: Path) -> None:
+    """Every user of a machine may read command lines."""
+    seen, program = tmp_path / "seen", tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {seen}.part && mv {seen}.part {seen}\n')
+    program.chmod(0o755)
+    home = tmp_path / "home"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlcd", "ui", "-o", "json"],
+        stdout=subprocess.DEVNULL,
+        env=environment(home, BROWSER=f"{program} %s"),
+        cwd=tmp_path,
+    )
+    try:
+        while not seen.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        (address,) = seen.read_text().splitlines()
+        assert (home / "ui-token").read_text() not in address
+        jar = HTTPCookieProcessor()
+        with build_opener(jar).open(address, timeout=60) as answer:
+            assert answer.url == address.partition("?")[0]
+        with build_opener(jar).open(answer.url, timeout=60) as again:
+            assert again.status == 200
+        with pytest.raises(HTTPError, match="401"):
+            build_opener(HTTPCookieProcessor()).open(address, timeout=60)
+    finally:
+        process.terminate()
+        process.wait(60)

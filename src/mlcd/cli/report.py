@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlcd.cli.examples import examples
-from mlcd.cli.output import FilePath, output_option, print_json, print_text, writable, write_file
+from mlcd.cli.output import FilePath, output_option, place_in, print_json, print_text, writable, write_file
 from mlcd.cli.run_argument import named_or_latest, run_argument
 from mlcd.errors import BadInput
 
@@ -73,7 +73,7 @@ def report(
         files = {writable(out or Path(f"{found.run_id}-{picture}.{form}")): _drawn(chosen, form, theme)}
     else:
         folder = _folder(out or Path(f"{found.run_id}-pictures"))
-        files = {folder / f"{each.name}.{form}": _drawn(each, form, theme) for each in kind.pictures(found)}
+        files = {place_in(folder, f"{each.name}.{form}"): _drawn(each, form, theme) for each in kind.pictures(found)}
     for file, content in files.items():
         write_file(file, content)
     if output == "json":

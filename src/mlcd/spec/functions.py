@@ -27,7 +27,7 @@ _MEANT_SYNC = {
     **dict.fromkeys(("async", "asynchronous"), "asp"),
 }
 _MEMORY_FORM = "megabytes: a list such as [512, 1024, 1769], or one size"
-_MEMORY = re.compile(r"\s*([0-9]{1,9})\s*(mb|mib|gb|gib)?\s*")
+_MEMORY = re.compile(r"\s*([0-9]{1,9})(?:\s*(mb|mib|gb|gib))?\s*")
 _OWN_MODEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*:[A-Za-z_][A-Za-z0-9_]*")
 _MODEL_FORM = "logistic, lenet, text-cnn, or MODULE:FUNCTION of your own"
 

@@ -42,7 +42,7 @@ MOST_REPLICAS = 100
 
 _LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
 _LATENCY_FORM = "a time such as 50ms or 0.2s"
-_RATE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*(?:requests?|req|rps|qps)?\s*(?:/\s*s(?:ec(?:ond)?)?)?\s*")
+_RATE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)(?:\s*(?:requests?|req|rps|qps))?(?:\s*/\s*s(?:ec(?:ond)?)?)?\s*")
 _RATE_FORM = "requests per second, such as 500/s or 500"
 _SLO_FORM = "{p99: 50ms}; p50 and p95 are allowed too"
 _REQUESTS_PER_DOLLAR, _TOKENS_PER_DOLLAR, _REQUEST_RATE = "requests per dollar", "tokens per dollar", "rate"

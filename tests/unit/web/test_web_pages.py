@@ -108,6 +108,9 @@ def test_clouds_that_charge_need_leave(tmp_path: Path) -> None:
         *(True,) * 4,
         *(False,) * 4,
     ]
+    assert is_free("sim/aws,sim/gcp")
+    assert not is_free("sim/aws,aws")
+    assert is_free("replay/a,aws")  # a folder with a comma in its name
     with pytest.raises(BadInput, match="--allow-spend"):
         Processes(home=tmp_path, folder=tmp_path).check_cloud("aws")
     Processes(home=tmp_path, folder=tmp_path, allow_spend=True).check_cloud("aws")
