@@ -19,7 +19,7 @@ from mlcd.web.job_check import checked, command_of
 from mlcd.web.openapi import Parameter
 from mlcd.web.processes import Processes, is_free
 from mlcd.web.records import NoSuchRun, Records
-from mlcd.web.serving import kept_token
+from mlcd.web.page_server import kept_token
 
 
 @pytest.fixture(scope="module")
