@@ -6,15 +6,15 @@ from typing import Any, cast
 
 from mlcd.goal import Objective
 from mlcd.report.wording import plural, sentence
-from mlcd.run.findings import RejectedConfig, RejectionReason, Untried
+from mlcd.run.findings import RejectedConfig, RejectionReason, Untried, UntriedState
 from mlcd.run.kind import Kind
 from mlcd.run.run import Run, SearchRun
-from mlcd.units import format_seconds
 
-MOST_ANSWERS = 6
+MOST_ANSWERS = 7
 """Sentences about one of them; the tables of the page have all."""
 MOST_SUBJECTS = 300
 _LIMITS = (RejectionReason.OVER_BUDGET, RejectionReason.LATE)
+_EXPECTED = (UntriedState.PREDICTED, UntriedState.OVER_LIMIT)
 _BEST = {Objective.TIME: "fastest", Objective.COST: "cheapest", Objective.KNEE: "best by time x cost"}
 
 
@@ -57,7 +57,7 @@ def answers(run: Run[Any], subject: str) -> tuple[str, ...]:
     more = len(found) - MOST_ANSWERS
     return (
         *found[:MOST_ANSWERS],
-        *([f"{more} more are in the table of those that were rejected."] if more > 0 else ()),
+        *([f"And {more} more: see the decisions, and the table of those that were rejected."] if more > 0 else ()),
     )
 
 
@@ -66,11 +66,12 @@ def _of_type(run: Run[Any], instance: str) -> Iterator[str]:
         return
     if run.choice is not None and run.choice.config.instance == instance:
         yield f"{run.choice.config} was chosen."
+    untried = [each for each in run.findings.train.untried if each.config.instance == instance]
     for each in _rejected(run):
-        if (each.config is not None and each.config.instance == instance) or instance in each.instances:
+        is_of_type = each.config.instance == instance if each.config else instance in each.instances and not untried
+        if is_of_type:
             yield f"{sentence(each.subject)}: {each.text}."
-            if len(each.instances) > 1:
-                yield from _expected(run.findings.train.untried, instance)
+    yield from _untried(run, untried)
     named = re.compile(rf"(?<![\w.-]){re.escape(instance)}(?![\w.-])")
     for step in run.findings.train.account:
         for text in step.skipped:
@@ -78,13 +79,25 @@ def _of_type(run: Run[Any], instance: str) -> Iterator[str]:
                 yield f"After trial {step.trial}, skipped {text}."
 
 
-def _expected(untried: Sequence[Untried], instance: str) -> Iterator[str]:
-    """What was known of the best of this type, where the entry is about many types."""
-    known = [each for each in untried if each.config.instance == instance and each.seconds is not None]
-    if known:
-        best = min(known, key=lambda each: each.seconds or 0.0)
-        price = "" if best.usd is None else f" and {best.usd}"
-        yield f"Of {instance}, the model expects {format_seconds(best.seconds or 0.0)}{price} on {best.config}."
+def _untried(run: Run[Any], untried: Sequence[Untried]) -> Iterator[str]:
+    """Why those of a type were not tried: for each reason, the one that came nearest to being tried or chosen."""
+    goal = cast(SearchRun, run).problem.goal
+    has_room = False
+    for state in UntriedState:
+        of_state = [each for each in untried if each.state is state]
+        if not of_state:
+            continue
+        known = [each for each in of_state if each.seconds is not None and each.usd is not None]
+        nearest = of_state[0]
+        if known and state in _EXPECTED:
+            by_cost = goal.budget is not None if state is UntriedState.OVER_LIMIT else goal.minimize is Objective.COST
+            nearest = min(known, key=lambda each: each.usd.dollars if by_cost else each.seconds)  # type: ignore[union-attr,return-value]
+        more = f" and {len(of_state) - 1} more of its type" if len(of_state) > 1 else ""
+        text = nearest.text if nearest.text.startswith("not tried") else f"not tried: {nearest.text}"
+        has_room = has_room or state is not UntriedState.REFUSED
+        yield f"{nearest.config}{more}: {text}."
+    if has_room and run.stopped:
+        yield f"The search ended: {run.stopped}."
 
 
 def _rejected(run: Run[Any]) -> tuple[RejectedConfig, ...]:

@@ -22,10 +22,10 @@ from mlcd.web.app import make_app
 from mlcd.web.bench_results import read_benches
 from mlcd.web.feed import MOST_CLIENTS, Feed
 from mlcd.web.guard import Guard
+from mlcd.web.page_server import kept_token, serve_page
 from mlcd.web.pages import Pages
 from mlcd.web.processes import Processes
 from mlcd.web.records import Records
-from mlcd.web.page_server import kept_token, serve_page
 
 TOKEN = "0" * 48
 Answer = tuple[int, dict[str, str], bytes]

@@ -17,9 +17,9 @@ from mlcd.web.api_types import BenchesJson
 from mlcd.web.bench_results import read_benches
 from mlcd.web.job_check import checked, command_of
 from mlcd.web.openapi import Parameter
+from mlcd.web.page_server import kept_token
 from mlcd.web.processes import Processes, is_free
 from mlcd.web.records import NoSuchRun, Records
-from mlcd.web.page_server import kept_token
 
 
 @pytest.fixture(scope="module")
