@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlcd.deciders.account import Accounts
 from mlcd.epoch_ledger import EpochLedger
@@ -31,32 +32,46 @@ def more_budget_text(run: Run[Any]) -> str:
         return _of_server(cast(SearchRun, run), goal.budget) if run.verdict is not None else ""
     if run.choice is None:
         return ""
-    trained = cast(SearchRun, run)
-    return more_budget(what_if(trained, budget=goal.budget, deadline_seconds=goal.deadline_seconds, next_trial=False))
+    return _of_training(cast(SearchRun, run), goal.budget)
+
+
+def _of_training(run: SearchRun, budget: Usd) -> str:
+    """What would be chosen of what was measured, and whether the search could go on."""
+    deadline = run.problem.goal.deadline_seconds
+    told = more_budget(what_if(run, budget=budget, deadline_seconds=deadline, next_trial=False))
+    more, _ = _more_startable(run, budget)
+    noun = "configuration" if more == 1 else "configurations"
+    return f"{told} The search could try {more} more {noun}." if told and more else told
 
 
 def _of_server(run: SearchRun, budget: Usd) -> str:
     """A budget pays for load tests and verifications: whether it kept some from being made."""
-    untried = np.array([config not in run.history.tried for config in run.problem.space])
-    now, then = (int((_startable(run, usd) & untried).sum()) for usd in (budget, budget + MORE_USD))
-    if not untried.any():
+    more, untried = _more_startable(run, budget)
+    if not untried:
         return f"{MORE_USD} more: nothing. Every configuration was load-tested."
-    stopped = run.stopped or "the search has ended"
-    if then <= now:
-        return f"{MORE_USD} more: nothing. Money kept no configuration from a load test; the search ended: {stopped}."
-    count = f"{then - now} of {int(untried.sum())}"
+    if not more:
+        return (
+            f"{MORE_USD} more: nothing. Money kept no configuration from a load test; the search ended: {run.stopped}."
+        )
     return (
-        f"{MORE_USD} more: load tests of {count} untried configurations, which the budget does not pay for. What they"
-        " would show is not known."
+        f"{MORE_USD} more: load tests of {more} of {untried} untried configurations, which the budget does not pay"
+        " for. What they would show is not known."
     )
 
 
-def _startable(run: SearchRun, budget: Usd) -> np.ndarray:
-    """Which load tests might have started when the search ended, under this budget."""
-    tests = tuple(step for step in run.steps if step.role is Role.TRIAL and step.outcome is not None)
+def _more_startable(run: SearchRun, budget: Usd) -> tuple[int, int]:
+    """(untried configurations that only the larger budget lets try, all untried ones)."""
+    untried = np.array([config not in run.history.tried for config in run.problem.space])
+    more = _startable(run, budget + MORE_USD) & ~_startable(run, budget) & untried
+    return int(more.sum()), int(untried.sum())
+
+
+def _startable(run: SearchRun, budget: Usd) -> NDArray[np.bool_]:
+    """Which trials might have started when the search ended, under this budget."""
+    trials = tuple(step for step in run.steps if step.role is Role.TRIAL and step.outcome is not None)
     problem = replace(run.problem, goal=replace(run.problem.goal, budget=budget))
-    then = replace(run, problem=problem, steps=tests, verdict=None, findings=None)
-    ended = max((step.started_seconds + step.trial.seconds for step in tests), default=0.0)
+    then = replace(run, problem=problem, steps=trials, verdict=None, findings=None)
+    ended = max((step.started_seconds + step.trial.seconds for step in trials), default=0.0)
     return Accounts().at(then, ended).ledger.remaining().allowed
 
 

@@ -1,6 +1,7 @@
 """Why not another one: what a run knows of each instance type, or of each configuration of a server, in sentences."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
@@ -8,7 +9,7 @@ from mlcd.goal import Objective
 from mlcd.report.wording import plural, sentence
 from mlcd.run.findings import RejectedConfig, RejectionReason, Untried, UntriedState
 from mlcd.run.kind import Kind
-from mlcd.run.run import Run, SearchRun
+from mlcd.run.run import EpochRun, Run, SearchRun
 
 MOST_ANSWERS = 7
 """Sentences about one of them; the tables of the page have all."""
@@ -21,7 +22,9 @@ _BEST = {Objective.TIME: "fastest", Objective.COST: "cheapest", Objective.KNEE: 
 def reason(run: Run[Any]) -> str:
     """Why the choice was chosen: against the next best, which was measured; "" where nothing was chosen or compared."""
     found = run.findings
-    if found is None or run.choice is None or run.kind is Kind.SERVERLESS:
+    if run.kind is Kind.SERVERLESS:
+        return _fleet_reason(cast(EpochRun, run))
+    if found is None or run.choice is None:
         return ""
     if run.kind is Kind.SERVE:
         rivals = found.serve.rejected if found.serve else ()
@@ -38,6 +41,26 @@ def reason(run: Run[Any]) -> str:
     barred = [each for each in measured[:1] if each.reason in _LIMITS]
     fitting = [each for each in measured if each.reason not in _LIMITS][:1]
     return told + "; ".join(f"{each.subject} {each.text}" for each in (*barred, *fitting)) + "."
+
+
+def _fleet_reason(run: EpochRun) -> str:
+    """Which functions most epochs ran on, and whether the job allows more of them; "" before the first epoch."""
+    used = Counter((each.fleet.functions, each.fleet.memory_mb) for each in run.epochs)
+    if not used:
+        return ""
+    (functions, memory_mb), count = used.most_common(1)[0]
+    ends = [
+        f"the {word} {what}"
+        for what, value, allowed in (
+            ("functions", functions, run.problem.functions),
+            ("memory", memory_mb, run.problem.memory_mb),
+        )
+        for word, end in (("most", allowed[-1]), ("least", allowed[0]))
+        if value == end and len(allowed) > 1
+    ]
+    edge = f": {' and '.join(ends)} that the job allows" if ends else ""
+    share = f"{count} of {len(run.epochs)}"
+    return f"{run.strategy} chose for each epoch; {share} ran on {functions} x {memory_mb:,} MB{edge}."
 
 
 def subjects(run: Run[Any]) -> tuple[str, ...]:

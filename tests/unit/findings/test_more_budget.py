@@ -1,9 +1,11 @@
-"""What $20 more would bring: of servers and of trainings on functions. Of trainings on nodes: test_why_not.py."""
+"""What $20 more would bring: of each kind of run. What it would choose of what was measured: test_why_not.py."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 from tests.report_kind_samples import infeasible_serverless_run, nothing_serves_run, serverless_run, serving_run
+from tests.ui_page import JOB
 
 import mlcd
 from mlcd.findings import shown
@@ -33,6 +35,17 @@ def test_server_is_told_how_many_load_tests_the_budget_kept_away() -> None:
     spent = Usd(sum(step.outcome.usd.micros for step in run.trials if step.outcome is not None))
     tight = with_budget(serving_run(), spent, tests=2)
     assert more_budget_text(tight).startswith("$20.00 more: load tests of 2 of 2 untried configurations")
+
+
+def test_training_is_told_how_many_more_trials_could_start(tmp_path: Path) -> None:
+    job = {**JOB, "goal": {"minimize": "time", "budget": "100 USD"}}
+    run = mlcd.train(job, home=tmp_path).record
+    budget = run.problem.goal.budget
+    assert budget is not None
+    told = more_budget_text(run)
+    assert re.search(r"The search could try [0-9]+ more configurations\.$", told), told
+    ample = replace(run, problem=replace(run.problem, goal=replace(run.problem.goal, budget=Usd.of(10**5))))
+    assert more_budget_text(ample).endswith("No better deployment was measured.")
 
 
 def test_without_a_budget_or_before_the_end_nothing_is_said() -> None:

@@ -64,7 +64,15 @@ def test_choice_is_explained_against_the_next_best() -> None:
     assert tied.startswith("One of the fastest that fit, of 2 measured deployments: ")
     assert with_rejected(run) == "It is the only deployment that was measured."
     assert reason(shown(SAMPLES["infeasible"]())) == ""
-    assert reason(shown(serverless_run())) == ""
+
+
+def test_functions_are_explained_by_what_the_job_allows() -> None:
+    run = serverless_run()
+    most = "mpc chose for each epoch; 2 of 4 ran on 100 x 1,769 MB"
+    assert reason(shown(run)) == f"{most}: the most functions and the most memory that the job allows."
+    within = replace(run, problem=replace(run.problem, functions=(1, 100, 200), memory_mb=(512, 1769, 3008)))
+    assert reason(within) == f"{most}."
+    assert reason(replace(run, steps=(), findings=None)) == ""
 
 
 def with_rejected(run: SearchRun, *rejected: RejectedConfig) -> str:
