@@ -44,7 +44,6 @@ from mlcd.web.serving_what_if import limits_in, serving_what_if_json
 from mlcd.web.what_if import what_if_json
 from mlcd.web.why_not import answers, subjects
 
-STATES = (*map(str, Status), "stopped")
 MOST_LISTED = 200
 MOST_LINES = 2_000
 LINE_CHARACTERS = 2_000
