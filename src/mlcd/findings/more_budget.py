@@ -19,12 +19,14 @@ from mlcd.schedulers.planning import PLANNING
 from mlcd.trial.epoch import LEAST_SHARE, Fleet
 from mlcd.units import Usd, format_seconds
 
+NO_BUDGET = f"{MORE_USD} more: nothing. The goal has no budget, so that money limited nothing."
+
 
 def more_budget_text(run: Run[Any]) -> str:
-    """`$20 more: ...`; "" of a run without a budget, of a training without a choice, and of one that goes on."""
+    """`$20 more: ...`; "" while a search goes on, and of a training without a choice."""
     goal = run.problem.goal
     if goal.budget is None:
-        return ""
+        return NO_BUDGET if run.status.is_final else ""
     if run.kind is Kind.SERVERLESS:
         epochs = cast(EpochRun, run)
         return _of_functions(epochs, goal.budget) if run.status.is_final and epochs.epochs else ""

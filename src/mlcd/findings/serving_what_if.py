@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from mlcd.errors import BadInput
-from mlcd.findings.serve import failed_verifications, missed, promised_share
+from mlcd.findings.serve import REQUESTS_PER_MILLION, failed_verifications, missed, promised_share
 from mlcd.goal import Goal, Slo
 from mlcd.loadgen.chat.plan import ChatLimit
 from mlcd.run.kind import Kind
@@ -21,8 +21,9 @@ from mlcd.units import Usd, percent_text, speed_text
 class ServingOption:
     """A configuration that was load-tested.
 
-    requests_per_second  the highest rate at which it kept the limits; else what its load test measured
-    usd_per_million      price of a million requests at the rate that is promised of it
+    requests_per_second  that may be promised within the limits: as verified, else the share of the measured rate that
+                         was promised of the choice; as measured where a rate was asked for, or a limit is broken
+    usd_per_million      price of a million requests at that rate, or at the asked one if that is lower
     seconds              at that rate, what each limit of the job is on, in the order of `limits_of`; None: not measured
     text                 why it does not do; "" if it does
     """
@@ -74,29 +75,42 @@ def serving_what_if(run: SearchRun, *, rate: float | None, limits: Mapping[str, 
         raise BadInput(f"{run.run_id} is a run of `mlcd {run.kind}`: rates and latencies are those of servers")
     goal = _goal(run.problem.goal, rate, limits)
     then = replace(run, problem=replace(run.problem, goal=goal))
-    share = promised_share(run) if rate is None else 1.0
-    fell = {attempt.config: attempt.message for attempt in failed_verifications(run)}
     known = tuple(limits_of(run.problem.goal).values())
+    share = promised_share(run) if rate is None else 1.0
+    verified, fell = _verified(run), {attempt.config: attempt.message for attempt in failed_verifications(run)}
     doing: dict[Config, tuple[Plan, ServingOption]] = {}
-    failing: dict[Config, ServingOption] = {}
+    failing: list[ServingOption] = []
     measured = {trial.config: trial for trial in with_replicas(run.problem, run.history).measured}
     for config, trial in measured.items():
-        forms = [form for form in _forms(trial, goal) if form.meets(goal)]
-        if config in fell or not forms:
-            why = f"failed its verification: {fell[config]}" if config in fell else missed(then, trial).text
-            failing[config] = _option(then, trial, known, share, why)
-        else:
+        held = verified if verified is not None and verified.config == config else None
+        forms = [] if config in fell else [_promised(form, share) for form in _forms(trial, goal) if form.meets(goal)]
+        forms += [held] if held is not None and held.meets(goal) else []
+        if forms:
             fastest = max(forms, key=lambda form: form.samples_per_second)
-            doing[config] = Plan.of(then.problem, fastest), _option(then, fastest, known, share)
+            doing[config] = Plan.of(then.problem, fastest), _option(then, fastest, known)
+        elif config in fell and held is None:
+            failing.append(_option(then, trial, known, f"failed its verification: {fell[config]}"))
+        else:
+            shown = held if config in fell and held is not None else trial
+            failing.append(_option(then, shown, known, missed(then, shown).text))
     chosen = best(then.problem, (plan for plan, _ in doing.values()))
     choice = None if chosen is None else doing[chosen.config][1]
     ranked = sorted(doing.values(), key=lambda each: (each[1] != choice, each[0].value(then.problem)))
-    return ServingWhatIf(
-        goal=goal,
-        choice=choice,
-        options=(*(option for _, option in ranked), *failing.values()),
-        text=_text(run, choice),
-    )
+    options = (*(option for _, option in ranked), *failing)
+    return ServingWhatIf(goal=goal, choice=choice, options=options, text=_text(run, choice))
+
+
+def _verified(run: SearchRun) -> Measurement | None:
+    """What the verification measured that the choice passed, at the promised rate; None if none was passed."""
+    final = run.final
+    if final is None or not final.is_done or final.load is None or final.samples_per_second is None:
+        return None
+    tried = [trial for trial in with_replicas(run.problem, run.history).measured if trial.config == final.config]
+    return replace(tried[-1], samples_per_second=final.samples_per_second, load=final.load) if tried else None
+
+
+def _promised(form: Measurement, share: float) -> Measurement:
+    return replace(form, samples_per_second=form.samples_per_second * share)
 
 
 def _goal(goal: Goal, rate: float | None, limits: Mapping[str, float]) -> Goal:
@@ -148,16 +162,14 @@ def _at_pace(load: Load, tokens: TokenLoad, point: TokenPoint) -> Load:
     return replace(load, p50_seconds=p50, p95_seconds=p95, p99_seconds=p99, tokens=paced)
 
 
-def _option(
-    run: SearchRun, trial: Measurement, limits: Sequence[Slo | ChatLimit], share: float, text: str = ""
-) -> ServingOption:
-    rate = min(trial.samples_per_second * share, run.problem.goal.rate or math.inf)
+def _option(run: SearchRun, form: Measurement, limits: Sequence[Slo | ChatLimit], text: str = "") -> ServingOption:
+    rate, price = form.samples_per_second, run.problem.price(form.config)
     return ServingOption(
-        config=trial.config,
-        requests_per_second=trial.samples_per_second,
-        usd_per_hour=run.problem.price(trial.config),
-        usd_per_million=run.problem.price(trial.config).for_seconds(1e6 / rate),
-        seconds=tuple(_seen(trial, limit) for limit in limits),
+        config=form.config,
+        requests_per_second=rate,
+        usd_per_hour=price,
+        usd_per_million=price.for_seconds(REQUESTS_PER_MILLION / min(rate, run.problem.goal.rate or math.inf)),
+        seconds=tuple(_seen(form, limit) for limit in limits),
         text=text,
     )
 
@@ -174,15 +186,14 @@ def _seen(trial: Measurement, limit: Slo | ChatLimit) -> float | None:
 def _text(run: SearchRun, choice: ServingOption | None) -> str:
     if choice is None:
         return "No configuration that was load-tested does"
-    price = f"{choice.usd_per_million} for a million requests"
-    rate = f"measured at {speed_text(choice.requests_per_second)} requests/s"
+    cost = f"{choice.usd_per_million} for a million requests, {speed_text(choice.requests_per_second)} requests/s"
     before = None if run.findings is None or run.findings.serve is None else run.findings.serve.choice
     if before is None:
-        return f"{choice.config}: it would be chosen, {price}, {rate}"
+        return f"{choice.config}: it would be chosen, {cost}"
     if before.config == choice.config:
-        return f"{choice.config}: the same choice, {price}, {rate}"
+        return f"{choice.config}: the same choice, {cost}"
     was = run.problem.price(before.config).dollars
     now = run.problem.price(choice.config).dollars
     apart = percent_text(abs(now / was - 1)) if was else ""
     dearer = f", {apart} {'more' if now > was else 'less'} an hour" if apart and now != was else ""
-    return f"{choice.config} instead of {before.config}: {price}, {rate}{dearer}"
+    return f"{choice.config} instead of {before.config}: {cost}{dearer}"

@@ -188,9 +188,9 @@ class ServingOptionJson:
 
     config: Config
     text: Annotated[str, "the configuration in words"]
-    requests_per_second: Annotated[Amount, "the highest at which it kept the limits; else what its load test measured"]
+    requests_per_second: Annotated[Amount, "that may be promised; as measured if `rate` is given or a limit is broken"]
     usd_per_hour: Money
-    usd_per_million: Annotated[Money, "a million requests, at the rate that is promised of it"]
+    usd_per_million: Annotated[Money, "a million requests, at that rate"]
     seconds: Annotated[tuple[float | None, ...], "what each of `limits` is on, at that rate; null: not measured"]
     misses: Annotated[str, "why it does not do; empty if it does"]
 

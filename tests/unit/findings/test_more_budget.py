@@ -9,7 +9,7 @@ from tests.ui_page import JOB
 
 import mlcd
 from mlcd.findings import shown
-from mlcd.findings.more_budget import more_budget_text
+from mlcd.findings.more_budget import NO_BUDGET, more_budget_text
 from mlcd.goal import Objective
 from mlcd.run.run import EpochRun, SearchRun
 from mlcd.spec.template import template
@@ -48,10 +48,13 @@ def test_training_is_told_how_many_more_trials_could_start(tmp_path: Path) -> No
     assert more_budget_text(ample).endswith("No better deployment was measured.")
 
 
-def test_without_a_budget_or_before_the_end_nothing_is_said() -> None:
-    assert more_budget_text(with_budget(serving_run(), None)) == ""
+def test_goal_without_a_budget_was_not_limited_by_money() -> None:
+    assert more_budget_text(with_budget(serving_run(), None)) == NO_BUDGET
+    assert more_budget_text(nothing_serves_run()) == NO_BUDGET
+
+
+def test_before_the_end_nothing_is_said() -> None:
     assert more_budget_text(replace(serving_run(), verdict=None)) == ""
-    assert more_budget_text(nothing_serves_run()) == ""
     assert more_budget_text(replace(serverless_run(), status=Status.RUNNING)) == ""
     assert more_budget_text(infeasible_serverless_run()) == "", "nothing was trained that a model could learn from"
 

@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import pytest
 from tests.report_kind_samples import fallen_run, language_model_run, serverless_run, serving_run
+from tests.report_samples import with_attempts
 
 from mlcd.errors import BadInput
 from mlcd.findings import shown
 from mlcd.findings.serving_what_if import ServingWhatIf, limits_of, serving_what_if
 from mlcd.loadgen.chat import ChatLimit, ChatMetric
+from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
 
 P99 = 0.05
@@ -62,6 +64,27 @@ def test_what_failed_its_verification_is_not_chosen() -> None:
     assert any(each.text.startswith("failed its verification: ") for each in found.options)
 
 
+def test_choice_that_was_verified_at_a_lower_rate_than_it_failed_at_is_chosen_at_that_rate() -> None:
+    run = serving_run()
+    held = run.attempts[-1]
+    fell = replace(held, ending=Ending.MOVED, samples_per_second=270.0, message="p99 was 200 ms")
+    again = with_attempts(run, fell, held)
+    same = asked(again, p99=P99)
+    assert same.choice is not None
+    assert same.choice.config == held.config
+    assert same.choice.requests_per_second == held.samples_per_second == 250.0
+    assert batches(asked(again, rate=250, p99=P99)) == [4]
+    more = asked(again, rate=260, p99=P99)
+    assert more.choice is None, "what was measured in seconds was not held for a minute"
+    assert "held 250 of 260 requests/s" in [each.text for each in more.options]
+
+
+def test_verification_shows_what_holds_under_a_tighter_limit() -> None:
+    tight = asked(serving_run(), p99=0.03)
+    assert tight.choice is not None
+    assert (tight.choice.requests_per_second, tight.choice.seconds) == (250.0, (0.03,))
+
+
 def test_slower_pace_of_a_language_model_keeps_a_tighter_limit() -> None:
     run = language_model_run(FIRST_TOKEN)
     rates = []
@@ -71,7 +94,7 @@ def test_slower_pace_of_a_language_model_keeps_a_tighter_limit() -> None:
         assert choice.seconds[0] is not None
         assert choice.seconds[0] <= seconds
         rates.append(choice.requests_per_second)
-    assert rates == [4.0, pytest.approx(0.99)], "the pace with one in flight; one of 100 may be late"
+    assert rates == [3.0, pytest.approx(0.99 * 3 / 4)], "as verified; then one at a time, one of 100 late"
     assert asked(run, ttft_p99=0.1).choice is None
     assert tuple(limits_of(run.problem.goal)) == ("ttft_p99",)
 
