@@ -251,6 +251,9 @@ def test_log_is_followed(page: Any, server: PageServer, home: Path) -> None:
     page.get_by_label("Log", exact=True).select_option(index=0)
     page.wait_for_function(wanted, arg="node 0 has begun")
     assert "loss 0.25" not in page.locator("#log-text").inner_text()
+    files[1].write_text("")
+    page.goto(f"{server.address}/runs/{run_id}")
+    page.wait_for_function(wanted, arg="node 0 has begun")  # of a run that has ended, the newest that is not empty
 
 
 def test_runs_are_listed_found_and_compared(

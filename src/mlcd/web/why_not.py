@@ -10,6 +10,8 @@ from mlcd.report.wording import plural, sentence
 from mlcd.run.findings import RejectedConfig, RejectionReason, Untried, UntriedState
 from mlcd.run.kind import Kind
 from mlcd.run.run import EpochRun, Run, SearchRun
+from mlcd.run.step import Role
+from mlcd.trial.outcome import Status
 
 MOST_ANSWERS = 7
 """Sentences about one of them; the tables of the page have all."""
@@ -41,6 +43,23 @@ def reason(run: Run[Any]) -> str:
     barred = [each for each in measured[:1] if each.reason in _LIMITS]
     fitting = [each for each in measured if each.reason not in _LIMITS][:1]
     return told + "; ".join(f"{each.subject} {each.text}" for each in (*barred, *fitting)) + "."
+
+
+_FAILED = (Status.RUN_FAILED, Status.ALL_FAILED, Status.OVERRAN, Status.OUTPUT_MISSING, Status.REFUSED)
+
+
+def failure(run: Run[Any]) -> str:
+    """What went wrong in a run that failed: its last step that has a message; "" of other runs."""
+    if run.status not in _FAILED:
+        return ""
+    for step in reversed(run.steps):
+        message = getattr(step.outcome, "message", "")
+        missing = getattr(step.outcome, "missing_outputs", ())
+        if message or missing:
+            where = step.fleet if step.role is Role.EPOCH else step.config
+            what = message or f"it did not leave {', '.join(missing)}"
+            return f"{sentence(str(step.role))} {step.number} on {where}: {what}"
+    return ""
 
 
 def _fleet_reason(run: EpochRun) -> str:

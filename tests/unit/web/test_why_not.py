@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from tests.report_kind_samples import fallen_run, nothing_serves_run, serverless_run, serving_run
-from tests.report_samples import SAMPLES, USD_PER_NODE_HOUR, budget_run
+from tests.report_samples import SAMPLES, USD_PER_NODE_HOUR, budget_run, with_attempts
 
 from mlcd.findings import shown
 from mlcd.findings.what_if import MORE_USD, more_budget, what_if
@@ -11,7 +11,7 @@ from mlcd.run.findings import RejectedConfig, RejectionReason, UntriedState
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
-from mlcd.web.why_not import MOST_ANSWERS, answers, reason, subjects
+from mlcd.web.why_not import MOST_ANSWERS, answers, failure, reason, subjects
 
 
 def test_every_type_of_a_training_has_an_answer() -> None:
@@ -109,6 +109,20 @@ def test_type_that_was_not_tried_is_told_why_for_itself() -> None:
 def with_findings(run: SearchRun, **changed: object) -> SearchRun:
     assert run.findings is not None
     return replace(run, findings=replace(run.findings, train=replace(run.train_findings, **changed)))  # type: ignore[arg-type]
+
+
+def test_failed_run_says_what_failed() -> None:
+    failed = (Status.RUN_FAILED, Status.ALL_FAILED, Status.OVERRAN, Status.OUTPUT_MISSING)
+    for name, make in SAMPLES.items():
+        run = make()
+        assert bool(failure(run)) == (run.status in failed), name
+    missing = SAMPLES["output-missing"]()
+    assert missing.final is not None
+    silent = replace(missing.final, message="", missing_outputs=("model.pt",))
+    assert failure(with_attempts(missing, silent)).endswith(": it did not leave model.pt")
+    assert failure(serverless_run()) == ""
+    lost = replace(serverless_run(), status=Status.RUN_FAILED)
+    assert failure(lost) == "Epoch 3 on 50 x 512 MB: 3 functions ran out of memory"
 
 
 def test_configurations_of_a_server_are_explained() -> None:
