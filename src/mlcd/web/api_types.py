@@ -250,7 +250,7 @@ class BenchSummaryJson:
     violations: Count
     unfinished: Count
     mean_trials: Amount
-    probe_share: Share
+    probe_share: Annotated[Share | None, "of the search in the total; null where no run was finished"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
