@@ -185,4 +185,6 @@ def test_results_of_the_command_are_shown_also_where_nothing_was_finished(
     assert summary.probe_share is None
     home = tmp_path / "home"
     pages = Pages(Records(home), benches=read_benches([file]))
-    assert "<b>3.00</b>" in pages.bench(cast(Request, None))
+    shown = pages.bench(cast(Request, None))
+    assert "<b>3.00</b>" in shown
+    assert "it counts with a ratio of 3" in shown
