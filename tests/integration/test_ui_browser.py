@@ -221,8 +221,9 @@ def test_run_says_why_it_was_chosen_what_it_cost_and_why_not_another(
     page.wait_for_selector("#why-not-answers li")
     told = page.locator("#why-not-answers").inner_text()
     assert other in told
-    about = [each for each in (*found.rejected, *found.untried) if each.config and each.config.instance == other]
-    assert about[0].text in told
+    about = [each.text for each in found.rejected if each.config and each.config.instance == other]
+    about += [each.text for each in found.untried if each.config.instance == other]
+    assert about[0] in told
     for each in (".tiles", "#why-not", "[data-gauge]"):
         box = page.locator(each).first.bounding_box()
         assert box is not None

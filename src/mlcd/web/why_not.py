@@ -1,5 +1,6 @@
 """Why not another one: what a run knows of each instance type, or of each configuration of a server, in sentences."""
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -129,17 +130,23 @@ def _untried(run: Run[Any], untried: Sequence[Untried]) -> Iterator[str]:
         of_state = [each for each in untried if each.state is state]
         if not of_state:
             continue
-        known = [each for each in of_state if each.seconds is not None and each.usd is not None]
         nearest = of_state[0]
-        if known and state in _EXPECTED:
+        if state in _EXPECTED:
             by_cost = goal.budget is not None if state is UntriedState.OVER_LIMIT else goal.minimize is Objective.COST
-            nearest = min(known, key=lambda each: each.usd.dollars if by_cost else each.seconds)  # type: ignore[union-attr,return-value]
+            nearest = min(of_state, key=lambda each: _expected(each, by_cost=by_cost))
         more = f" and {len(of_state) - 1} more of its type" if len(of_state) > 1 else ""
         text = nearest.text if nearest.text.startswith("not tried") else f"not tried: {nearest.text}"
         has_room = has_room or state is not UntriedState.REFUSED
         yield f"{nearest.config}{more}: {text}."
     if has_room and run.stopped:
         yield f"The search ended: {run.stopped}."
+
+
+def _expected(untried: Untried, *, by_cost: bool) -> float:
+    """The dollars, or the seconds, that the model expects."""
+    found = None if untried.usd is None else untried.usd.dollars
+    found = found if by_cost else untried.seconds
+    return math.inf if found is None else found
 
 
 def _rejected(run: Run[Any]) -> tuple[RejectedConfig, ...]:
