@@ -1,4 +1,4 @@
-"""Why not another one: what a run knows of each instance type, or of each configuration of a server, in sentences."""
+"""Why: what speaks for the choice, what failed, and what a run knows of another instance type or configuration."""
 
 import math
 import re
