@@ -89,6 +89,8 @@ def init(
         _list(output)
         return
     kind = _checked(kind, script=script, edit=edit)
+    if file.suffix.lower() == ".py":
+        raise BadInput(f"{file} is a script, and FILE is the job file to write: mlcd init -t pytorch --script {file}")
     kept = edit and not force and writable(file).exists()
     if writable(file).exists() and not force and not kept:
         raise BadInput(f"{file} already exists: give --force to overwrite it, or another name")
