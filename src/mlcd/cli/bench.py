@@ -8,6 +8,7 @@ from mlcd.cli.bench_scavenger import scavenger
 from mlcd.cli.bench_serve import serve
 from mlcd.cli.bench_serverless import serverless
 from mlcd.cli.examples import examples
+from mlcd.cli.group import CommandGroup
 from mlcd.cli.output import FilePath, output_option, print_json, table
 from mlcd.errors import BadInput
 from mlcd.units import parse_seconds
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
     from mlcd.bench.train import TrainSummary
 
 
-@click.group(invoke_without_command=True, epilog=examples("mlcd bench train --sim --seeds 3", "mlcd bench suggest"))
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples("mlcd bench train --sim --seeds 3", "mlcd bench suggest"),
+)
 @click.option(
     "--cluster",
     metavar="KIND:ADDRESS",

@@ -13,6 +13,7 @@ from importlib.util import find_spec
 import click
 
 from mlcd.cli.examples import examples
+from mlcd.cli.group import CommandGroup
 from mlcd.cli.process import complete_streams, end_as_ctrl_c_does
 from mlcd.errors import MissingExtra, MlcdError, nearest
 from mlcd.extras import extra_of, missing_text
@@ -62,7 +63,7 @@ EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
-class LazyCommands(click.Group):
+class LazyCommands(CommandGroup):
     """Commands that are imported on first use, so that `mlcd --help` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -94,10 +95,10 @@ class LazyCommands(click.Group):
     # color: click strips nothing; report.terminal alone decides about colour
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "color": True},
     epilog=examples(
-        "mlcd demo                                 a whole search on a simulated cloud",
-        "mlcd init && mlcd train job.yaml          your own training",
-        "mlcd serve model.onnx --slo p99=50ms      a model to serve",
-        "mlcd serverless job.yaml                  a training on functions",
+        "mlcd demo                             a whole search",
+        "mlcd init && mlcd train job.yaml      your own training",
+        "mlcd serve model.onnx --slo p99=50ms  a model to serve",
+        "mlcd serverless job.yaml              on functions",
         after="State is in $MLCD_HOME, by default ~/.mlcd; a team's records are where $MLCD_STORE says.",
     ),
 )
@@ -107,11 +108,12 @@ def cli(ctx: click.Context) -> None:
     """Find the best cloud configuration for a machine-learning job, within your budget and deadline.
 
     \b
-    train       instance type and number of nodes for a training, with a few short
-                trials; then trains there
-    serve       batch, threads, replicas and precision for a model, with a few load
-                tests; then serves it
-    serverless  number and memory of functions before every epoch of a training
+    train       instance type and number of nodes for a
+                training, by short trials; then trains there
+    serve       batch, threads, replicas and precision for
+                a model, by load tests; then serves it
+    serverless  number and memory of functions before every
+                epoch of a training
 
     Each prints what it chose, why, and a receipt of what it took.
     """  # noqa: D301 - click's mark of a paragraph that is not wrapped

@@ -309,7 +309,7 @@ def _simulated(spec: ServerlessSpec) -> SimWorkload:
 
 def _ignored_notes(spec: ServerlessSpec) -> tuple[str, ...]:
     """That a simulated training reads no data."""
-    is_ignored = spec.resources.infra == SIMULATED_INFRA and spec.workload.data is not None
+    is_ignored = spec.resources.infra == SIMULATED_INFRA and bool(spec.workload.data)
     return (f"{SIMULATED_INFRA} reads no data: workload.data is ignored",) if is_ignored else ()
 
 

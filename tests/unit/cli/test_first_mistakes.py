@@ -517,6 +517,9 @@ def test_data_that_a_simulation_ignores_is_said(
     job.write_text(SERVERLESS.replace("{model", "{data: nosuch, model"))
     assert run(("serverless", str(job), "--dry-run")) == 0
     assert "sim/lambda reads no data: workload.data is ignored" in capsys.readouterr().out
+    job.write_text(SERVERLESS)
+    assert run(("serverless", str(job), "--dry-run")) == 0
+    assert "workload.data" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
