@@ -122,7 +122,7 @@ def _print(shown: "list[RunSummary]", live: set[str]) -> None:
 def _report_damage(found: "tuple[RunSummary, ...]") -> None:
     if damaged := [run for run in found if run.damage]:
         run = damaged[0]
-        click.echo(
+        print_text(
             f"mlcd: the records of {len(damaged)} of {len(found)} runs are damaged, such as {on_one_line(run.run_id)}:"
             f" {on_one_line(run.damage)}; to put them right: mlcd runs --restore",
             err=True,
