@@ -286,12 +286,12 @@ def _about(script: "TrainingScript", others: "tuple[TrainingScript, ...]", *, ed
         lines.append("It reports to mlcd already.")
     elif edited:
         lines.append(f"Added mlcd's lines; the old script is {_shown(script.path)}.orig. By hand it runs as before.")
-    elif script.edits:
-        lines.append("Lines to add (by hand, without mlcd, the script runs as before):")
     lines += [f"Note: {note}." for note in script.notes]
     lines += [f"Note: {_shown(script.path)}:{save.line} {save}." for save in script.unnamed_saves]
     if not script.saves:
         lines.append("Note: no line that saves a file was found: `outputs` is empty, so nothing is brought back.")
+    if script.edits and not edited and not script.is_ready:
+        lines.append("Lines to add (by hand, without mlcd, the script runs as before):")
     return lines
 
 
