@@ -177,6 +177,9 @@ MISTAKES = {
     "prices from nowhere": Mistake(
         ("catalog", "refresh", "--from", "nosuch.csv"), ("there is no such file or folder",)
     ),
+    "prices from a job file": Mistake(
+        ("catalog", "refresh", "--from", "job.yaml"), ("job.yaml: is no table of prices", "aws/vms.csv")
+    ),
     "a type of no cloud": Mistake(
         ("catalog", "nosuch"), ("no cloud has an instance type or accelerator 'nosuch'", "H100:8")
     ),
