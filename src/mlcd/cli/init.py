@@ -171,7 +171,7 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
     return found
 
 
-USUAL_NAMES = ("", "job", "train", "training", "main", "run", "script", "model", "finetune", "fit")
+USUAL_NAMES = ("", "job", "train", "training", "main", "run", "script", "model", "finetune", "fit", "serve", "serving")
 """Names of files that say nothing about the job."""
 
 
