@@ -8,7 +8,8 @@ from mlcd.cli.bench_scavenger import scavenger
 from mlcd.cli.bench_serve import serve
 from mlcd.cli.bench_serverless import serverless
 from mlcd.cli.examples import examples
-from mlcd.cli.output import FilePath, output_option, print_json, table
+from mlcd.cli.group import CommandGroup
+from mlcd.cli.output import FilePath, output_option, print_json, print_text, table
 from mlcd.errors import BadInput
 from mlcd.units import parse_seconds
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
     from mlcd.bench.train import TrainSummary
 
 
-@click.group(invoke_without_command=True, epilog=examples("mlcd bench train --sim --seeds 3", "mlcd bench suggest"))
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples("mlcd bench train --sim --seeds 3", "mlcd bench suggest"),
+)
 @click.option(
     "--cluster",
     metavar="KIND:ADDRESS",
@@ -154,15 +159,15 @@ def train(  # noqa: PLR0917 - click passes options by name
     click.echo(_summary_table(summarise(rows)))
     held_out = [row for row in rows if row.unseen]
     if held_out and len(held_out) < len(rows):
-        click.echo(f"\nThe {len({row.workload for row in held_out})} held-out workloads (sha256(name) is even):")
+        print_text("", f"The {len({row.workload for row in held_out})} held-out workloads (sha256(name) is even):")
         click.echo(_summary_table(summarise(held_out)))
     where = "simulated" if sim else "replayed from measured tables"
-    click.echo(f"\nRatio: search and run / the best feasible run without search costs; {where}; noise {noise:g}.")
+    print_text("", f"Ratio: search and run / the best feasible run without search costs; {where}; noise {noise:g}.")
     start = f", {comparison.restart_seconds:g} s a move" if comparison.restart_seconds else ""
     drawn = f"; {types} types drawn by the seed" if types else ""
     limits = f"budget {budget_factor:g} and deadline {deadline_factor:g} times the least"
     ends = "" if sim or report_noise is None else f"; trials may end early, their reports differ by {report_noise:.0%}"
-    click.echo(f"Work of trials: {work}{start}; {limits}{drawn}{ends}.")
+    print_text(f"Work of trials: {work}{start}; {limits}{drawn}{ends}.")
 
 
 @bench.command(epilog=examples("mlcd bench suggest --candidates 3100"))
@@ -179,14 +184,14 @@ def suggest(candidates: int, observations: int, repeats: int, strategy: str, out
     if output == "json":
         print_json(asdict(times))
         return
-    click.echo(
+    print_text(
         f"one suggestion of {times.strategy} over {times.candidates} candidates after {times.observations} trials:"
         f" median {times.median_ms:.1f} ms, 95th percentile {times.p95_ms:.1f} ms"
     )
     if times.sklearn_median_ms is None:
         from mlcd.extras import install_line
 
-        click.echo(f"scikit-learn is not installed; for the comparison: {install_line('compare')}")
+        print_text(f"scikit-learn is not installed; for the comparison: {install_line('compare')}")
     else:
         click.echo(f"scikit-learn: {times.sklearn_median_ms:.1f} ms, {times.sklearn_median_ms / times.median_ms:.1f} x")
 
