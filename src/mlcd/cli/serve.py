@@ -174,6 +174,8 @@ def _check_writes(server: "ServerCommand", kinds: list[str]) -> None:
         if kind == "triton":
             allowed = ", ".join(kind for kind in _KINDS if kind != "triton")
             raise BadInput(f"--write: triton is for ONNX models; for a server that is a command: {allowed}")
+        if server.nodes > 1:
+            raise BadInput(f"--write {kind}: servers over several nodes (server.nodes) are not written in this version")
         if kind not in WITHOUT_IMAGE and not server.image:
             raise BadInput(
                 f"--write {kind}: server.image is missing: the container image in which server.run works,"

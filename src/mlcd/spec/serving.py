@@ -62,6 +62,11 @@ _MEANT_ARRIVALS = {
 }
 _MEANT_PLACES = {name: f"goal.{name}" for name in ("slo", "rate", "budget", "deadline", "maximize", "minimize")}
 """`goal` has several forms, so its fields are not among the places that are suggested by themselves."""
+_HERE, _NODE = "here", "node"
+_MEANT_SENDER = {
+    **dict.fromkeys(("local", "mlcd", "this machine", "localhost", "client"), _HERE),
+    **dict.fromkeys(("nodes", "second node", "second", "own node", "remote", "cloud"), _NODE),
+}
 _MEANT_SCENARIO = {
     **dict.fromkeys(("poisson", "open"), "server"),
     **dict.fromkeys(("singlestream", "single_stream", "single"), "single-stream"),
@@ -242,6 +247,11 @@ def _arrivals(node: YamlNode) -> bool:
     return node.choice((_IN_FLIGHT, _RANDOM), meant=_MEANT_ARRIVALS) == _RANDOM
 
 
+def _sender(node: YamlNode) -> bool:
+    """Whether a node sends the load, and not the machine that mlcd runs on."""
+    return node.choice((_HERE, _NODE), meant=_MEANT_SENDER) == _NODE
+
+
 _RESOURCES = FieldTable(
     make=ServingResources,
     fields={
@@ -276,6 +286,7 @@ _LOAD = FieldTable(
         "headroom": Field(read=number(least=0, below=1)),
         "verify": Field(read=_seconds(least=0, most=86_400, needs_unit=True), into="verify_seconds"),
         "profile": Field(read=line_of_text),
+        "from": Field(read=_sender, into="from_node"),
     },
 )
 
@@ -292,6 +303,7 @@ _TOKEN_LOAD = FieldTable(
         "output_tokens": Field(read=lengths),
         "trace": Field(read=line_of_text),
         "profile": Field(read=line_of_text),
+        "from": Field(read=_sender, into="from_node"),
         "arrivals": Field(read=_arrivals, into="is_open"),
         "rate": Field(read=rate),
         "shared_tokens": Field(read=lambda node: node.whole(Bounds(least=0, most=TOKENS.most))),

@@ -288,6 +288,9 @@ MISTAKES = {
     "spot of both kinds": train("sim/aws,", "sim/aws, use_spot: both,", "did you mean 'any'?"),
     "spot with yes": train("sim/aws,", "sim/aws, use_spot: 'yes',", "did you mean 'true'?"),
     "spot on this machine": local("local}", "local, use_spot: any}", "local has no spot market", "allowed: false"),
+    "only spot on this machine": local(
+        "local}", "local, use_spot: true}", "local has no spot market", "allowed: false"
+    ),
     "interruptions in words": spot("{interruptions_per_hour: often}", "is not a rate", "0.05"),
     "fewer interruptions than none": spot("{interruptions_per_hour: -1}", "is out of range", "at most 60"),
     "interruptions of no type": spot(
