@@ -1,14 +1,17 @@
 """Which server would be chosen at another rate or under other limits, from what the load tests measured."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.report_kind_samples import fallen_run, language_model_run, serverless_run, serving_run
 from tests.report_samples import with_attempts
 
+from mlcd.api import ServeResult
 from mlcd.errors import BadInput
 from mlcd.findings import shown
 from mlcd.findings.serving_what_if import ServingWhatIf, limits_of, serving_what_if
+from mlcd.findings.what_if import what_if
 from mlcd.loadgen.chat import ChatLimit, ChatMetric
 from mlcd.run.attempt import Ending
 from mlcd.run.run import SearchRun
@@ -117,3 +120,15 @@ def test_what_no_server_can_have_is_refused() -> None:
         asked(serving_run(), rate=0.0)
     with pytest.raises(BadInput, match="servers"):
         serving_what_if(serverless_run(), rate=None, limits={})  # type: ignore[arg-type]
+
+
+def test_result_answers_as_the_page_does() -> None:
+    with pytest.raises(BadInput, match=r"ServeResult\.what_if"):
+        what_if(serving_run())
+    result = ServeResult(shown(serving_run()))
+    assert result.what_if() == asked(serving_run(), p99=P99), "the job's own limits"
+    assert result.what_if(rate=200, limits={"p99": 0.3}) == asked(serving_run(), rate=200, p99=0.3)
+    wrong: list[dict[str, Any]] = [{"rate": "many"}, {"rate": True}, {"limits": 0.05}, {"limits": {"p99": "50ms"}}]
+    for given in wrong:
+        with pytest.raises(BadInput, match=next(iter(given))):
+            result.what_if(**given)
