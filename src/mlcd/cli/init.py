@@ -162,6 +162,8 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
     for name, value in (("BATCH", script.batch), ("EPOCHS", script.epochs), ("SAMPLES", script.samples)):
         if value is not None:
             found[name] = str(value)
+    if script.samples is None and script.tells_work:
+        found |= {"SAMPLES": "", "EPOCHS": ""}
     if script.several_nodes:
         found["NODES"] = "1..4"
     if script.keeps_work:
@@ -317,7 +319,8 @@ def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | N
     steps = []
     unknown = ["job.samples (of one epoch)"] if script is None or script.samples is None else []
     unknown += ["job.epochs"] if script is None or script.epochs is None else []
-    unknown = [] if kind in ("huggingface", "lightning") else unknown  # their Trainer tells how much there is
+    is_told = kind in ("huggingface", "lightning") or (script is not None and script.tells_work)
+    unknown = [] if is_told else unknown  # the Trainer, or mlcd.epochs, tells how much there is
     unknown += ["job.batch"] if script is None or script.batch is None else []
     unknown += ["outputs"] if script is None or (script.unnamed_saves and not script.outputs) else []
     if kind in OF_SCRIPTS and not kept and unknown:

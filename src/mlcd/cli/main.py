@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -194,8 +194,9 @@ def _sentence(text: str) -> str:
 def _usage(error: click.UsageError, args: Sequence[str]) -> str:
     """The error with the nearest valid name, or where to find help. Click's parser does not say whose option it is."""
     command = next((word for word in args if word in COMMANDS), "")
-    is_option = isinstance(error, click.NoSuchOption)
-    text = _no_such_option(error, command) if is_option else _sentence(error.format_message())
+    text = _sentence(error.format_message())
+    if isinstance(error, click.NoSuchOption):
+        text = _no_such_option(error, command)
     text = text.replace("'. Did you mean", "'; did you mean")
     where = error.ctx.command_path if error.ctx and error.ctx.parent else f"mlcd {command}".strip()
     text = _PASSWORD.sub(r"\1@", text)  # an address that was given in a wrong place
@@ -215,15 +216,20 @@ def _no_such_option(error: click.NoSuchOption, command: str) -> str:
 
 def _field_of(name: str, command: str) -> str:
     """The field of that command's job files with this name, or ""."""
+    places: Iterable[str] = ()
     if command == "train":
-        from mlcd.spec.parse import train_record as record
+        from mlcd.spec.parse import train_record
+
+        places = train_record().places()
     elif command == "serve":
-        from mlcd.spec.serving import model_record as record
+        from mlcd.spec.serving import model_record
+
+        places = model_record(None).places()
     elif command == "serverless":
-        from mlcd.spec.functions import serverless_record as record
-    else:
-        return ""
-    return next((place for place in record(None).places() if place.rpartition(".")[2] == name), "")
+        from mlcd.spec.functions import serverless_record
+
+        places = serverless_record().places()
+    return next((place for place in places if place.rpartition(".")[2] == name), "")
 
 
 def _silence(stream: int = 1) -> None:

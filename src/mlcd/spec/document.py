@@ -40,7 +40,6 @@ _HINTS = (
 _NO_SPACE = re.compile(r"\s*[A-Za-z_][\w.-]*:[^\s:/]")
 """A field without the space after its colon, and no address."""
 _ONE_FIELD = re.compile(r"\s*[^\s:]+:(?:\s[^:]*)?")
-_INDENT = re.compile(r" *")
 
 STANDARD_INPUT = "-"
 """The name of a job file that is read from standard input; its paths are relative to the current folder."""
@@ -112,10 +111,13 @@ def _misread_mapping(lines: list[str], line: int) -> tuple[int, str]:
     before = next((n for n in range(line - 1, 0, -1) if lines[n - 1].strip()), 0)
     if before and _NO_SPACE.match(lines[before - 1]):
         return before, "write a space after the colon"
-    is_deeper = before and len(_INDENT.match(lines[line - 1])[0]) > len(_INDENT.match(lines[before - 1])[0])
-    if is_deeper and _ONE_FIELD.fullmatch(lines[line - 1]):
+    if before and _indent(lines[line - 1]) > _indent(lines[before - 1]) and _ONE_FIELD.fullmatch(lines[line - 1]):
         return line, "it is indented more than the line before: fields of one block begin in the same column"
     return line, "a value with ': ' in it needs quotes"
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
 
 
 def _neighbour(file: Path) -> str:
