@@ -17,7 +17,7 @@ _MOST_PLAIN = 10**15
 """Numbers from here on are written with an exponent, so that every number fits a column."""
 
 _AMOUNT = r"([0-9][0-9_,]*(?:\.[0-9]+)?|\.[0-9]+)"
-_MONEY = re.compile(rf"^\s*(?:(?:USD|US\$|\$)\s*)?{_AMOUNT}\s*(?:USD|\$|dollars?)?\s*$", re.I)
+_MONEY = re.compile(rf"^\s*(?:(?:USD|US\$|\$)\s*)?{_AMOUNT}(?:\s*(?:USD|\$|dollars?))?\s*$", re.I)
 _PART = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(days?|d|hours?|hrs?|h|minutes?|mins?|min|m|seconds?|secs?|s)", re.I)
 _ALIGNS = re.compile(r"(?:.?[<>^])?(?:[1-9][0-9]*)?s?", re.S)
 _SECONDS_PER = {"d": 86400.0, "h": 3600.0, "m": 60.0, "s": 1.0}

@@ -3,17 +3,21 @@
 import http.client
 import json
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
 from urllib.parse import quote
+from urllib.request import HTTPCookieProcessor, Request, build_opener, urlopen
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from schemathesis.checks import positive_data_acceptance
-from tests.ui_page import JOB, PageServer, page_server, slow_run
+from tests.ui_page import EVERY_STEP, JOB, PageServer, environment, first_run, held_run, page_server, release
 
 import mlcd
 
@@ -183,13 +187,11 @@ def test_no_answer_has_a_secret(tmp_path: Path) -> None:
 
 
 def test_stalled_client_blocks_neither_the_engine_nor_others(tmp_path: Path) -> None:
-    """A client that asks for events and never reads: the run ends, and another client is told of every step."""
+    """Clients that ask for events and never read: the run ends, and another client is told of every step."""
+    gate = tmp_path / "go-on"
     with page_server(tmp_path) as server:
-        process = slow_run(tmp_path, 0.05)
-        while not (runs := server.get("/api/runs")["runs"]):
-            assert process.poll() is None
-            time.sleep(0.05)
-        run_id = runs[0]["run_id"]
+        process = held_run(tmp_path, gate)
+        run_id = first_run(server, process)
         host, _, port = server.address.partition("//")[2].partition(":")
         stalled = []
         for _ in range(20):
@@ -200,7 +202,47 @@ def test_stalled_client_blocks_neither_the_engine_nor_others(tmp_path: Path) -> 
                 f"Authorization: Bearer {server.token}\r\n\r\n".encode()
             )
             stalled.append(link)
+        allowed = {"Authorization": f"Bearer {server.token}"}
+        told = []
+        with urlopen(Request(f"{server.address}/api/runs/{run_id}/events", headers=allowed), timeout=120) as events:
+            for line in events:
+                if line.startswith(b"data: "):
+                    told.append(json.loads(line[6:]))
+                    release(gate, told[-1]["trials"] + 1 if told[-1]["trials"] < 5 else EVERY_STEP)
+                    if told[-1]["state"] == "done":
+                        break
         assert process.wait(120) == 0
-        assert server.get(f"/api/runs/{run_id}/now")["state"] == "done", "answered while the others stall"
+        assert {each["trials"] for each in told} >= set(range(6)), "told of each step, while the others stall"
+        assert server.get(f"/api/runs/{run_id}/now")["state"] == "done"
         for link in stalled:
             link.close()
+
+
+def test_browser_is_started_without_the_token(tmp_path: Path) -> None:
+    """Every user of a machine may read command lines."""
+    seen, program = tmp_path / "seen", tmp_path / "browser"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {seen}.part && mv {seen}.part {seen}\n')
+    program.chmod(0o755)
+    home = tmp_path / "home"
+    process = subprocess.Popen(
+        [sys.executable, "-m", "mlcd", "ui", "-o", "json"],
+        stdout=subprocess.DEVNULL,
+        env=environment(home, BROWSER=f"{program} %s"),
+        cwd=tmp_path,
+    )
+    try:
+        while not seen.exists():
+            assert process.poll() is None
+            time.sleep(0.05)
+        (address,) = seen.read_text().splitlines()
+        assert (home / "ui-token").read_text() not in address
+        jar = HTTPCookieProcessor()
+        with build_opener(jar).open(address, timeout=60) as answer:
+            assert answer.url == address.partition("?")[0]
+        with build_opener(jar).open(answer.url, timeout=60) as again:
+            assert again.status == 200
+        with pytest.raises(HTTPError, match="401"):
+            build_opener(HTTPCookieProcessor()).open(address, timeout=60)
+    finally:
+        process.terminate()
+        process.wait(60)

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
+from mlcd.errors import BadInput
 from mlcd.extras import require
 from mlcd.findings import shown
+from mlcd.findings.serving_what_if import ServingWhatIf, limits_of, serving_what_if
 from mlcd.home import write_text
 from mlcd.jobs.arguments import check_path
 from mlcd.kinds import JobKind, kind_of
@@ -151,6 +153,23 @@ class ServeResult(_Shown):
         """Every load test in order, including failed ones."""
         return self.record.trials
 
+    def what_if(self, *, rate: float | None = None, limits: Mapping[str, float] | None = None) -> ServingWhatIf:
+        """What would be chosen for another rate or other latency limits, from the load tests. Spends nothing.
+
+        rate    requests per second to hold; None: as many as it can
+        limits  those of the job's own that hold, in seconds, by name: {"p99": 0.05}; None: as the job has them
+
+        Raises BadInput.
+        """
+        goal = self.record.problem.goal
+        if rate is not None and not _is_number(rate):
+            raise BadInput(f"rate: must be a number of requests per second (got {rate!r})")
+        if limits is None:
+            limits = {name: limit.seconds for name, limit in limits_of(goal).items()}
+        if not isinstance(limits, Mapping) or not all(_is_number(seconds) for seconds in limits.values()):
+            raise BadInput(f"limits: must be seconds by name, such as {{'p99': 0.05}} (got {limits!r})")
+        return serving_what_if(shown(self.record), rate=rate, limits=limits)
+
     def __repr__(self) -> str:
         best = "nothing" if self.best is None else f"{self.best.config}"
         return f"<ServeResult {self.run_id}: {self.status}, {best} after {plural(len(self.trials), 'load test')}>"
@@ -191,6 +210,10 @@ _RESULTS: Mapping[Kind, type[Result] | type[ServeResult] | type[ServerlessResult
 def result_of(run: Run[Any]) -> Result | ServeResult | ServerlessResult:
     """The result class of the run's kind, made from the run."""
     return _RESULTS[run.kind](run)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _written(path: str | os.PathLike[str], text: str) -> Path:

@@ -23,10 +23,13 @@ SNAPSHOT = Path(__file__).parent / "snapshots" / "2026-08.csv"
 SNAPSHOT_DATE = date(2026, 8, 1)
 MOST_BYTES = 4 * 2**20
 """A user's own catalog is at most this large: the packaged one is a hundredth of it."""
+MOST_YAML_BYTES = 2**20
+"""The same in YAML, whose parser takes up to 350 times the size of its file."""
 
 REQUIRED = ("cloud", "name", "vcpus", "memory_gib", "network_gbps", "usd_per_hour")
 OPTIONAL = ("spot_usd_per_hour", "accelerator", "accelerators", "accelerator_tflops", "accelerator_memory_gib")
 FIELDS = (*REQUIRED, *OPTIONAL)
+_YAML = (".yaml", ".yml")
 _ACCELERATOR = ("accelerators", "accelerator_tflops", "accelerator_memory_gib")
 
 
@@ -92,21 +95,20 @@ def _packaged() -> Catalog:
 
 
 def _rows(path: Path) -> Iterator[_Row]:
+    is_yaml = path.suffix.lower() in _YAML
     try:
-        text = read_named(path, most_bytes=MOST_BYTES).decode("utf-8-sig")
+        text = read_named(path, most_bytes=MOST_YAML_BYTES if is_yaml else MOST_BYTES).decode("utf-8-sig")
     except OSError as error:
         raise CatalogError(f"{path}: the catalog cannot be read: {error.strerror or error}") from error
     except Malformed as error:
         raise CatalogError(f"{path}: the catalog {error.problem}") from error
     except UnicodeDecodeError as error:
         raise CatalogError(f"{path}: the catalog is not a text file in UTF-8") from error
-    match path.suffix.lower():
-        case ".csv":
-            return _csv_rows(text, str(path))
-        case ".yaml" | ".yml":
-            return _yaml_rows(text, str(path))
-        case _:
-            raise CatalogError(f"{path}: a catalog is a .csv, .yaml or .yml file")
+    if is_yaml:
+        return _yaml_rows(text, str(path))
+    if path.suffix.lower() == ".csv":
+        return _csv_rows(text, str(path))
+    raise CatalogError(f"{path}: a catalog is a .csv, .yaml or .yml file")
 
 
 def _csv_rows(text: str, file: str) -> Iterator[_Row]:

@@ -89,6 +89,8 @@ def init(
         _list(output)
         return
     kind = _checked(kind, script=script, edit=edit)
+    if file.suffix.lower() == ".py":
+        raise BadInput(f"{file} is a script, and FILE is the job file to write: mlcd init -t pytorch --script {file}")
     kept = edit and not force and writable(file).exists()
     if writable(file).exists() and not force and not kept:
         raise BadInput(f"{file} already exists: give --force to overwrite it, or another name")
@@ -160,6 +162,8 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
     for name, value in (("BATCH", script.batch), ("EPOCHS", script.epochs), ("SAMPLES", script.samples)):
         if value is not None:
             found[name] = str(value)
+    if script.samples is None and script.tells_work:
+        found |= {"SAMPLES": "", "EPOCHS": ""}
     if script.several_nodes:
         found["NODES"] = "1..4"
     if script.keeps_work:
@@ -169,7 +173,7 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
     return found
 
 
-USUAL_NAMES = ("", "job", "train", "training", "main", "run", "script", "model", "finetune", "fit")
+USUAL_NAMES = ("", "job", "train", "training", "main", "run", "script", "model", "finetune", "fit", "serve", "serving")
 """Names of files that say nothing about the job."""
 
 
@@ -284,12 +288,12 @@ def _about(script: "TrainingScript", others: "tuple[TrainingScript, ...]", *, ed
         lines.append("It reports to mlcd already.")
     elif edited:
         lines.append(f"Added mlcd's lines; the old script is {_shown(script.path)}.orig. By hand it runs as before.")
-    elif script.edits:
-        lines.append("Lines to add (by hand, without mlcd, the script runs as before):")
     lines += [f"Note: {note}." for note in script.notes]
     lines += [f"Note: {_shown(script.path)}:{save.line} {save}." for save in script.unnamed_saves]
     if not script.saves:
         lines.append("Note: no line that saves a file was found: `outputs` is empty, so nothing is brought back.")
+    if script.edits and not edited and not script.is_ready:
+        lines.append("Lines to add (by hand, without mlcd, the script runs as before):")
     return lines
 
 
@@ -315,7 +319,8 @@ def _next_steps(file: Path, kind: str, command: str, script: "TrainingScript | N
     steps = []
     unknown = ["job.samples (of one epoch)"] if script is None or script.samples is None else []
     unknown += ["job.epochs"] if script is None or script.epochs is None else []
-    unknown = [] if kind in ("huggingface", "lightning") else unknown  # their Trainer tells how much there is
+    is_told = kind in ("huggingface", "lightning") or (script is not None and script.tells_work)
+    unknown = [] if is_told else unknown  # the Trainer, or mlcd.epochs, tells how much there is
     unknown += ["job.batch"] if script is None or script.batch is None else []
     unknown += ["outputs"] if script is None or (script.unnamed_saves and not script.outputs) else []
     if kind in OF_SCRIPTS and not kept and unknown:

@@ -7,7 +7,7 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, TextIO, TypedDict
 
 import click
@@ -110,7 +110,13 @@ def print_csv(rows: Sequence[Mapping[str, object]]) -> None:
 
 def _cell(value: object) -> str:
     text = "" if value is None else on_one_line(str(value).lower() if isinstance(value, bool) else str(value))
-    return f"'{text}" if isinstance(value, str) and text.startswith(("=", "+", "-", "@")) else text
+    is_formula = isinstance(value, str) and text.lstrip().startswith(_FORMULA)
+    return f"'{text}" if is_formula else text
+
+
+_FORMULA = ("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}")
+_FORMULA += ("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}")
+"""What a formula begins with; East Asian spreadsheets take the wide forms for the same."""
 
 
 def print_run(run: "Run[Any]", output: str, **extra: object) -> None:
@@ -209,6 +215,29 @@ def svg_name(path: Path, option: str) -> Path:
     """`path`, checked to end in .svg. Raises BadInput naming the option otherwise."""
     if path.suffix.lower() != ".svg":
         raise BadInput(f"{option}: pictures are SVG (got {str(path)!r}); allowed: a name that ends in .svg")
+    return path
+
+
+def place_in(folder: Path, name: PurePath | str) -> Path:
+    """Where the file `name` of a folder that the user named may be written; its folders are made.
+
+    What somebody else put into the folder leads nowhere else: a link in the file's place is removed, and one on the way
+    to it refused. Raises BadInput, OSError.
+    """
+    path = folder / name
+    for parent in reversed(path.parents[: len(path.relative_to(folder).parts) - 1]):
+        if parent.is_symlink():
+            raise BadInput(f"{parent} is a link: nothing is written through it; remove it, or give another folder")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.is_symlink():
+        path.unlink()
+    return path
+
+
+def html_name(path: Path) -> Path:
+    """`path`, checked to be a name for a page. Raises BadInput otherwise."""
+    if path.suffix.lower() not in ("", ".html", ".htm"):
+        raise BadInput(f"--out: the page is HTML (got {str(path)!r}); allowed: a name that ends in .html")
     return path
 
 

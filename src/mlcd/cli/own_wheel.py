@@ -7,6 +7,7 @@ import zipfile
 from importlib import metadata
 from pathlib import Path
 
+from mlcd.cli.output import place_in
 from mlcd.errors import BadInput
 from mlcd.version import __version__
 
@@ -26,7 +27,7 @@ def write_wheel(folder: Path) -> Path:
     contents[f"{_INFO}/entry_points.txt"] = _SCRIPTS.encode()
     record = [f"{name},sha256={_digest(data)},{len(data)}" for name, data in contents.items()]
     contents[f"{_INFO}/RECORD"] = "\n".join([*record, f"{_INFO}/RECORD,,", ""]).encode()
-    path = folder / WHEEL_NAME
+    path = place_in(folder, WHEEL_NAME)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as wheel:
         for name, data in contents.items():
             entry = zipfile.ZipInfo(name, _DATE)

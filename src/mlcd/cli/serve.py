@@ -40,7 +40,13 @@ _KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
     )
 )
 @click.argument("model", metavar="MODEL.onnx|JOB.yaml", shell_complete=complete_jobs)
-@click.option("--slo", metavar="p99=TIME", help="Latency limit of requests, such as p99=50ms.")
+@click.option(
+    "--slo",
+    metavar="p99=TIME",
+    multiple=True,
+    callback=lambda _ctx, _option, given: ",".join(given) if given else None,
+    help="Latency limit of requests, such as p99=50ms.",
+)
 @click.option("--rate", metavar="N/s", help="Requests per second to sustain; a higher rate is no better.")
 @click.option("--maximize", metavar="WHAT", help="What to maximize: 'requests per dollar' (the default) or rate.")
 @click.option("--trials", metavar="N", help="Maximum number of load tests.  [default: 6]")

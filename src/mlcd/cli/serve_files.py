@@ -1,10 +1,11 @@
 """Write the deployment files of a recommended configuration, together with its model."""
 
 import shutil
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
 
 from mlcd.catalog import Instance
+from mlcd.cli.output import place_in
 from mlcd.cli.own_wheel import WHEEL_NAME, write_wheel
 from mlcd.clouds.serving import CommandServing, LocalServing
 from mlcd.clouds.serving.local import cores_of
@@ -58,19 +59,30 @@ def write_files(
         day=shown(record).serve_findings.day,
         rented=rented(nodes, choice.config),
     )
+    files, target = deploy_files(kind, deployment), model_path(kind, deployment)
+    models = {target: source, **{target.parent / name: source.parent / name for name in weights}}
+    _check_names([*files, WHEEL_NAME], models, of=source)
     try:
-        written = _written(folder, deploy_files(kind, deployment))
-        target = folder / model_path(kind, deployment)
-        for file, place in ((source, target), *((source.parent / name, target.parent / name) for name in weights)):
-            place.parent.mkdir(parents=True, exist_ok=True)
+        written = _written(folder, files)
+        for name, file in models.items():
+            place = folder / name
             if not (place.exists() and place.samefile(file)):
-                shutil.copyfile(file, place)
+                shutil.copyfile(file, place_in(folder, name))
             written.append(place)
         if kind != "triton":
             written.append(write_wheel(folder))
     except OSError as error:
         raise BadInput(f"--write: {error.filename or folder} cannot be written: {error.strerror or error}") from error
     return written
+
+
+def _check_names(own: Sequence[str], models: Mapping[PurePosixPath, Path], *, of: Path) -> None:
+    """Raises BadInput where a model's weights would take the place of a file that mlcd writes, such as Dockerfile."""
+    taken = {name.lower() for name in own}
+    for name, file in models.items():
+        if str(name).lower() in taken or any(str(parent).lower() in taken for parent in name.parents):
+            problem = f"its weights are in {file.name!r}, which is the name of a file that mlcd writes"
+            raise BadInput(f"--write: {of}: {problem}; save the model again with its weights in another file")
 
 
 def write_command_files(
@@ -168,8 +180,7 @@ def _where(machine: Instance | None, config: Config) -> str:
 def _written(folder: Path, files: Mapping[str, str]) -> list[Path]:
     written = []
     for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path = place_in(folder, name)
         path.write_text(text, encoding="utf-8")
         written.append(path)
     return written

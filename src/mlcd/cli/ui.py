@@ -55,18 +55,27 @@ def ui(
     from mlcd.extras import require
 
     require("ui", "mlcd ui")
-    from mlcd.web.serving import serve_page
+    from mlcd.web.page_server import serve_page
 
     def ready(address: str) -> None:
         if output == "json":
             print_json({"address": address})
         else:
             print_text(f"mlcd ui: {address}", "Press Ctrl-C to stop the page; runs continue.")
-        if not no_open:
-            import webbrowser
 
-            webbrowser.open(address)
+    def open_browser(address: str) -> None:
+        import webbrowser
+
+        webbrowser.open(address)
 
     serve_page(
-        run, host=host, port=port, names=names, allow_spend=allow_spend, benches=benches, embedded=embed, ready=ready
+        run,
+        host=host,
+        port=port,
+        names=names,
+        allow_spend=allow_spend,
+        benches=benches,
+        embedded=embed,
+        ready=ready,
+        open_browser=None if no_open else open_browser,
     )

@@ -29,7 +29,15 @@ _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 def users_service() -> str:
     """The folder of a service that runs already; "" if there is none."""
     folder = os.environ.get(PIPES, USERS_PIPES)
-    return folder if _answers(folder) else ""
+    return folder if _is_trusted(folder) and _answers(folder) else ""
+
+
+def _is_trusted(folder: str) -> bool:
+    """Whether this user or root made the folder: where NVIDIA's programs look by default, any user may make one."""
+    try:
+        return os.stat(folder).st_uid in (0, os.getuid())  # noqa: PTH116
+    except OSError:
+        return False
 
 
 def main() -> int:

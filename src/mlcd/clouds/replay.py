@@ -7,7 +7,6 @@ A table with the columns batch, learning_rate, mode and samples is a family of w
 """
 
 import csv
-import io
 import math
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -20,11 +19,16 @@ from mlcd.errors import BadInput
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 from mlcd.units import MOST_SECONDS, Usd
-from mlcd.untrusted import Malformed, read_named
+from mlcd.untrusted import Malformed, lines_of, read_named
 
 MOST_TABLE_BYTES = 64 * 2**20
 MOST_TABLE_ROWS = 200_000
 """A table is read into memory."""
+_COLUMNS = (
+    *("instance", "nodes", "seconds", "status", "batch", "learning_rate", "mode", "samples"),
+    *("usd_per_hour", "vcpus", "memory_gib"),
+)
+"""Columns that mean something here; others are not kept."""
 STEP_SECONDS = 60.0
 """The interval at which a replayed job reports progress; its speed is constant, so it can be long."""
 FAILED_SECONDS = 600.0
@@ -206,16 +210,16 @@ def _used(path: Path, rows: list[_Row], instances: dict[str, ReplayInstance]) ->
 
 def _rows(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     try:
-        text = read_named(path, most_bytes=MOST_TABLE_BYTES).decode("utf-8-sig")
-        for line, row in enumerate(csv.DictReader(io.StringIO(text, newline="")), start=2):
+        lines = lines_of(read_named(path, most_bytes=MOST_TABLE_BYTES), str(path))
+        for line, row in enumerate(csv.DictReader(lines), start=2):
             if line > MOST_TABLE_ROWS + 1:
                 raise BadInput(f"{path}: has more rows than a table may have; allowed: at most {MOST_TABLE_ROWS:,}")
-            yield line, {key: value or "" for key, value in row.items() if key}
+            yield line, {key: value or "" for key, value in row.items() if key in _COLUMNS}
     except FileNotFoundError as error:
         raise BadInput(f"{path}: no such file") from error
     except Malformed as error:
         raise BadInput(f"{path}: {error.problem}") from error
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, csv.Error) as error:
         raise BadInput(f"{path}: cannot be read as a table: {error}") from error
 
 

@@ -106,7 +106,8 @@ class SearchDecider:
             return (), problem.limit_of_trials_text
         if not problem.work_known and ledger.history.measured and problem.target is None:
             raise BadInput(
-                "the job did not report how much work there is: give job.samples, or mlcd.steps(loader, total=...)"
+                "the job did not report how much work there is: give job.samples, mlcd.epochs(N) around its loop, or"
+                " mlcd.steps(loader, total=...)"
             )
         if _is_met(problem, ledger.history):
             return (), "the target was met in a trial"

@@ -114,7 +114,9 @@ def what_if(
     Raises BadInput for runs of other kinds, and for values that no limit can have.
     """
     if run.kind is not Kind.TRAIN:
-        raise BadInput(f"{run.run_id} is a run of `mlcd {run.kind}`: what-if answers are about trainings on nodes")
+        instead = "; of a server, ask its result: ServeResult.what_if" if run.kind is Kind.SERVE else ""
+        about = "what-if answers are about trainings on nodes"
+        raise BadInput(f"{run.run_id} is a run of `mlcd {run.kind}`: {about}{instead}")
     goal = _goal(run.problem.goal, budget, deadline_seconds, time_weight)
     account = _searched(run, goal)
     ledger = account.ledger

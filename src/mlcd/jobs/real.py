@@ -106,6 +106,8 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
         problem, remarks = with_moves(spec, problem)
     else:
         remarks = ignored_note(spec, kind)
+        if spec.file_mounts:
+            remarks = (*remarks, f"{kind} mounts nothing: file_mounts is ignored; the script has the files of workdir")
     notes = (*notes, *remarks)
     if spec.batch is not None:
         problem, remarks = with_batches(spec, problem, prices)

@@ -88,23 +88,30 @@ def cpu_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK") + ended.children_user + ended.children_system
 
 
-def end_all(started: Sequence[Child]) -> None:
-    """Send SIGTERM, then SIGKILL, to `started` and to every process below this one; returns when all have ended."""
-    until = time.monotonic() + TERM_GRACE_SECONDS
+def end_all(started: Sequence[Child], *, grace_seconds: float = TERM_GRACE_SECONDS) -> None:
+    """Send SIGTERM, then SIGKILL, to `started` and to every process below this one; returns when all have ended.
+
+    Processes that became another user's (sudo) and may not be ended are not waited for.
+    """
+    until = time.monotonic() + grace_seconds
     sign = signal.SIGTERM
+    refused: set[tuple[int, str]] = set()
     while True:
-        alive = [child for child in started if child.poll() is None]
-        below = _running(_with_starts())
+        alive = [child for child in started if child.poll() is None and not _is_in(child.pid, refused)]
+        below = dict(_running(_with_starts()).items() - refused)
         if not alive and not below:
             return
         for child in alive:
             _signal_group(child.pid, sign)
-        for pid, start in below.items():
-            _signal(pid, sign, start)
+        refused |= {(pid, start) for pid, start in below.items() if not _signal(pid, sign, start)}
         if time.monotonic() >= until:
             sign = signal.SIGKILL
         time.sleep(0.02)
         _reap()
+
+
+def _is_in(pid: int, found: set[tuple[int, str]]) -> bool:
+    return any(each == pid for each, _ in found)
 
 
 def _running(found: Mapping[int, str]) -> dict[int, str]:
@@ -131,25 +138,30 @@ def _reap() -> None:
             continue
 
 
-def _signal(pid: int, sign: signal.Signals, start: str = "") -> None:
-    """Send a signal to the process that started at `start`, never to a later one that has its pid."""
-    with suppress(ProcessLookupError):
+def _signal(pid: int, sign: signal.Signals, start: str = "") -> bool:
+    """Send a signal to the process that started at `start`, never to a later one; returns whether that was allowed."""
+    try:
         if not start or not hasattr(os, "pidfd_open"):
             os.kill(pid, sign)
-            return
+            return True
         try:
             descriptor = os.pidfd_open(pid)
         except ProcessLookupError:
-            return
+            return True
         except OSError:  # a kernel without it, or no descriptor is left
             if _start_of(pid) == start:
                 os.kill(pid, sign)
-            return
+            return True
         try:
             if _start_of(pid) == start:  # it holds for the descriptor too: it was opened before
                 signal.pidfd_send_signal(descriptor, sign)
         finally:
             os.close(descriptor)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    return True
 
 
 def _signal_group(pid: int, sign: signal.Signals) -> None:

@@ -1,11 +1,15 @@
 """Whether a server counts tokens as its model's tokenizer does."""
 
-from collections.abc import Callable, Sequence
-from importlib import import_module
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from mlcd.loadgen.chat import Sample
+from mlcd.untrusted import Malformed, parse_json
 
 FILE = "tokenizer.json"
 _MOST_APART = 0.02
@@ -13,6 +17,10 @@ _MOST_APART = 0.02
 _MOST_ANSWER_APART = 0.25
 """Of answers: tokens need not come back from their text as they were."""
 _ANSWER_SLACK = 3
+COUNT_SECONDS = 5.0
+"""How long counting may take: nodes are paid for meanwhile. Reading the largest published tokenizers takes a second."""
+MOST_FILE_BYTES = 256 * 1024 * 1024
+_COUNTER = Path(__file__).with_name("token_counter.py")
 
 
 def counted_text(samples: Sequence[Sample], tokens_from: str, folder: Path | None) -> str:
@@ -21,10 +29,12 @@ def counted_text(samples: Sequence[Sample], tokens_from: str, folder: Path | Non
         return "pieces of the stream, because the server does not count tokens"
     if folder is None or not (folder / FILE).is_file():
         return f"by the server; not checked: there is no folder of the model with {FILE}"
-    count = _counter(folder / FILE)
-    if count is None:
+    if find_spec("tokenizers") is None:
         return f"by the server; not checked against {FILE}: pip install tokenizers"
-    doubt = token_doubt(samples, count)
+    counts = _counts(folder / FILE, [text for each in samples for text in (each.prompt, each.answer)])
+    if counts is None:
+        return f"by the server; not checked against {FILE}, which cannot be used"
+    doubt = token_doubt(samples, counts.__getitem__)
     return f"by the server, but {doubt}" if doubt else f"by the server, as {FILE} does"
 
 
@@ -47,12 +57,22 @@ def token_doubt(samples: Sequence[Sample], count: Callable[[str], int]) -> str:
     return ""
 
 
-def _counter(file: Path) -> Callable[[str], int] | None:
-    """Counts the tokens of a text, without special ones; None without the tokenizers package, or for another file."""
-    if find_spec("tokenizers") is None:
+def _counts(file: Path, texts: Sequence[str]) -> Mapping[str, int] | None:
+    """The tokens of each text, without special ones; None where the file is no tokenizer, or takes too much."""
+    if file.stat().st_size > MOST_FILE_BYTES:
         return None
     try:
-        tokenizer = import_module("tokenizers").Tokenizer.from_file(str(file))
-    except Exception:  # a plain one is what it raises for a file that it cannot read
+        done = subprocess.run(  # noqa: S603 - our own script
+            [sys.executable, "-P", str(_COUNTER), str(file)],
+            input=json.dumps(list(texts)).encode(),
+            capture_output=True,
+            timeout=COUNT_SECONDS,
+            check=True,
+            env={**os.environ, "TOKENIZERS_PARALLELISM": "false"},
+        )
+        found = parse_json(done.stdout)
+    except (OSError, subprocess.SubprocessError, Malformed):
         return None
-    return lambda text: len(tokenizer.encode(text, add_special_tokens=False).ids)
+    if not isinstance(found, list) or len(found) != len(texts) or not all(type(each) is int for each in found):
+        return None
+    return dict(zip(texts, found, strict=True))

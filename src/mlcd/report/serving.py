@@ -74,10 +74,10 @@ def _ways_out(record: SearchRun) -> list[Line]:
 
 def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
     load = choice.load
-    requests = (load.p50_seconds, load.p95_seconds, load.p99_seconds)
+    times = ", ".join(map(latency_text, (load.p50_seconds, load.p95_seconds, load.p99_seconds)))
     rows = [
         ["requests/s", speed_text(choice.requests_per_second)],
-        ["p50, p95, p99" if load.tokens is None else "whole request", ", ".join(map(latency_text, requests))],
+        ["p50, p95, p99", times] if load.tokens is None else ["whole request", f"{times}   (p50, p95, p99)"],
         ["dollars per million requests", str(choice.usd_per_million)],
         *_token_rows(choice),
     ]
@@ -119,7 +119,7 @@ def _token_rows(choice: ServingChoice) -> list[list[str]]:
     return [
         ["output tokens/s", speed_text(choice.requests_per_second * tokens.output_tokens)],
         ["  of", f"{tokens.output_tokens:.0f} tokens an answer, {tokens.input_tokens:.0f} a prompt"],
-        ["time to first token", f"{_times(tokens.ttft)}   (p50, p95, p99)"],
+        ["time to first token", _times(tokens.ttft)],
         *([["  of it queueing", _times(choice.queueing_seconds)]] if choice.queueing_seconds else []),
         ["time per output token", _times(tokens.tpot)],
         *([["gaps between pieces", _times(tokens.gaps)]] if tokens.gaps else []),

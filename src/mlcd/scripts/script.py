@@ -90,6 +90,11 @@ class TrainingScript:
     several_nodes: bool = False
 
     @property
+    def tells_work(self) -> bool:
+        """Whether it numbers its epochs with `mlcd.epochs`, so that it tells how many samples all of them have."""
+        return "mlcd.epochs(" in self.edited
+
+    @property
     def outputs(self) -> tuple[str, ...]:
         """Files and folders that it saves in its working folder, as far as their names are in the text."""
         return tuple(save.path for save in self.saves if save.is_inside)

@@ -8,7 +8,7 @@ from mlcd.spec.quantity import line_of_text
 from mlcd.spec.record import Field, FieldTable
 from mlcd.units import parse_usd
 
-_SIZE = re.compile(r"\s*(?P<number>[0-9][0-9_,]{0,15}(?:\.[0-9]{1,9})?)\s*(?P<unit>[A-Za-z]{0,3})\s*")
+_SIZE = re.compile(r"\s*(?P<number>[0-9][0-9_,]{0,15}(?:\.[0-9]{1,9})?)(?:\s*(?P<unit>[A-Za-z]{1,3}))?\s*")
 _GB = {"": 1.0, "mb": 1e-3, "gb": 1.0, "tb": 1e3, "pb": 1e6, "mib": 2**20 / 1e9, "gib": 2**30 / 1e9, "tib": 2**40 / 1e9}
 _SIZE_FORM = "a size such as 200 GB or 1.5 TB"
 _PRICE_FORM = "a price such as 0.09 USD/GB, or 0"
@@ -39,7 +39,7 @@ class DataSpec:
 def _size(node: YamlNode) -> float:
     value = node.filled().value
     written = _SIZE.fullmatch(str(value)) if isinstance(value, str | int | float) else None
-    unit = _GB.get(written["unit"].lower()) if written and not isinstance(value, bool) else None
+    unit = _GB.get((written["unit"] or "").lower()) if written and not isinstance(value, bool) else None
     if written is None or unit is None:
         raise node.error("is not a size", allowed=_SIZE_FORM)
     gigabytes = float(re.sub(r"[_,]", "", written["number"])) * unit
@@ -52,7 +52,7 @@ def _price(node: YamlNode) -> float:
     value = node.filled().value
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         raise node.error("is not a price", allowed=_PRICE_FORM)
-    text = re.sub(r"\s*(/|per)\s*GB\s*$", "", value, flags=re.IGNORECASE) if isinstance(value, str) else value
+    text = re.sub(r"(/|per)\s*GB$", "", value.strip(), flags=re.IGNORECASE) if isinstance(value, str) else value
     try:
         usd = parse_usd(text).dollars
     except ValueError as error:

@@ -27,7 +27,7 @@ _MEANT_SYNC = {
     **dict.fromkeys(("async", "asynchronous"), "asp"),
 }
 _MEMORY_FORM = "megabytes: a list such as [512, 1024, 1769], or one size"
-_MEMORY = re.compile(r"\s*([0-9]{1,9})\s*(mb|mib|gb|gib)?\s*")
+_MEMORY = re.compile(r"\s*([0-9]{1,9})(?:\s*(mb|mib|gb|gib))?\s*")
 _OWN_MODEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]*:[A-Za-z_][A-Za-z0-9_]*")
 _MODEL_FORM = "logistic, lenet, text-cnn, or MODULE:FUNCTION of your own"
 
@@ -99,6 +99,8 @@ _WORKLOAD = FieldTable(
         "target_loss": Field(read=number(least=-1e12, most=1e12)),
         "max_epochs": Field(read=whole(least=1, most=100_000)),
     },
+    later={"target_accuracy": "write target_loss: the loss at which the training ends"},
+    meant={"learning_rate": "rate", "lr": "rate", "loss": "target_loss"},
 )
 
 _SEARCH = FieldTable(
@@ -129,6 +131,7 @@ def serverless_record(now: datetime | None = None) -> FieldTable[ServerlessSpec]
             "search": Field(read=_SEARCH),
         },
         later={"num_nodes": "use functions instead", "run": "use workload instead"},
+        meant={"workers": "functions"},
     )
 
 

@@ -32,7 +32,8 @@ PER = ("server", "node")
 """For what a server's knob has a value."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _RANGE = re.compile(r"(-?[0-9]{1,9})\s*\.\.\s*(-?[0-9]{1,9})")
-_LIKE_A_RANGE = re.compile(r"[-+0-9.eE]+\s*\.\.+\s*[-+0-9.eE]*|[0-9]+\s*\.\.\s*[0-9]+.*")
+_LIKE_A_NUMBER = re.compile(r"[-+0-9.eE]+")
+_WHOLE = re.compile(r"[0-9]+")
 _VALUES_FORM = "a list such as [1, 2, 4], a range such as 0..8, or {values: [...], when: {...}}"
 _WHEN_FORM = "{NAME: VALUE, NAME: [VALUE, ...]} of other knobs, instance_type or num_nodes"
 _TAKEN = frozenset(
@@ -84,7 +85,7 @@ def knob_values(node: YamlNode) -> tuple[Value, ...]:
 
 def _range(node: YamlNode) -> tuple[int, ...]:
     span = _RANGE.fullmatch(node.value.strip()) if isinstance(node.value, str) else None
-    if span is None and isinstance(node.value, str) and _LIKE_A_RANGE.fullmatch(node.value.strip()):
+    if span is None and isinstance(node.value, str) and _is_like_a_range(node.value):
         raise node.error("is not a range of whole numbers", allowed="a range such as 0..8, or a list: [0.1, 0.5]")
     if span is None:
         return ()
@@ -94,6 +95,17 @@ def _range(node: YamlNode) -> tuple[int, ...]:
     if last - first >= MOST_VALUES:
         raise node.error("has too many values", allowed=f"at most {MOST_VALUES:,}")
     return tuple(range(first, last + 1))
+
+
+def _is_like_a_range(text: str) -> bool:
+    """Whether a range was meant: `0.1..0.5`, `1..`, `1..4 GB`. One pattern for all of it would take cubic time."""
+    text = text.strip()
+    at = text.find("..", 1)
+    before, after = text[: max(at, 0)].rstrip(), text[at + 2 :].lstrip(".").lstrip()
+    if not _LIKE_A_NUMBER.fullmatch(before):
+        return False
+    is_one_to_more = _WHOLE.fullmatch(before) and _WHOLE.match(after)
+    return not after or is_one_to_more is not None or _LIKE_A_NUMBER.fullmatch(after) is not None
 
 
 def _value(node: YamlNode) -> Value:

@@ -42,7 +42,7 @@ MOST_REPLICAS = 100
 
 _LATENCY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?|\.[0-9]+)\s*(ms|msec|milliseconds?|s|sec|seconds?|us|µs)\s*")
 _LATENCY_FORM = "a time such as 50ms or 0.2s"
-_RATE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)\s*(?:requests?|req|rps|qps)?\s*(?:/\s*s(?:ec(?:ond)?)?)?\s*")
+_RATE = re.compile(r"\s*([0-9][0-9_,]*(?:\.[0-9]+)?)(?:\s*(?:requests?|req|rps|qps))?(?:\s*/\s*s(?:ec(?:ond)?)?)?\s*")
 _RATE_FORM = "requests per second, such as 500/s or 500"
 _SLO_FORM = "{p99: 50ms}; p50 and p95 are allowed too"
 _REQUESTS_PER_DOLLAR, _TOKENS_PER_DOLLAR, _REQUEST_RATE = "requests per dollar", "tokens per dollar", "rate"
@@ -60,6 +60,8 @@ _MEANT_ARRIVALS = {
     **dict.fromkeys(("closed", "concurrency", "closed-loop", "in flight", "in_flight"), _IN_FLIGHT),
     **dict.fromkeys(("open", "poisson", "open-loop", "rate"), _RANDOM),
 }
+_MEANT_PLACES = {name: f"goal.{name}" for name in ("slo", "rate", "budget", "deadline", "maximize", "minimize")}
+"""`goal` has several forms, so its fields are not among the places that are suggested by themselves."""
 _HERE, _NODE = "here", "node"
 _MEANT_SENDER = {
     **dict.fromkeys(("local", "mlcd", "this machine", "localhost", "client"), _HERE),
@@ -176,6 +178,12 @@ def sizes(node: YamlNode) -> Mapping[str, int]:
     return {name: child.whole(bounds) for name, child in node.mapping().items()}
 
 
+def _least(node: YamlNode) -> str:
+    if isinstance(node.value, str) and node.value.lower() in ("latency", "time", *PERCENTILES):
+        raise node.error("is limited, not minimized", allowed="{maximize: rate, slo: {p99: 50ms}}, or minimize: cost")
+    return node.choice(("cost",), meant={"price": "cost", "money": "cost"})
+
+
 def _goal(now: datetime | None, *, tokens: bool = False) -> Reader[Goal]:
     """The reader of a goal; `tokens`: of a language model, whose answers are counted in tokens."""
     per_dollar = _TOKENS_PER_DOLLAR if tokens else _REQUESTS_PER_DOLLAR
@@ -185,7 +193,7 @@ def _goal(now: datetime | None, *, tokens: bool = False) -> Reader[Goal]:
         make=dict,
         fields={
             "maximize": Field(read=lambda node: node.choice((per_dollar, _REQUEST_RATE), meant=meant)),
-            "minimize": Field(read=lambda node: node.choice(("cost",), meant={"price": "cost", "money": "cost"})),
+            "minimize": Field(read=_least),
             "rate": Field(read=rate),
             "slo": limits,
             "budget": Field(read=budget),
@@ -376,6 +384,7 @@ def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
             "search": Field(read=_SEARCH),
         },
         later={"num_nodes": NUM_NODES, "run": "write it as server.run"},
+        meant=_MEANT_PLACES,
     )
 
 
@@ -409,6 +418,7 @@ def model_record(now: datetime | None) -> FieldTable[ServeSpec]:
             "num_nodes": NUM_NODES,
             "run": "mlcd serve starts the server itself; for a server of your own, write server: {run: ...}",
         },
+        meant=_MEANT_PLACES,
     )
 
 
@@ -444,7 +454,7 @@ def _limit(value: object) -> object:
         name, equals, limit = part.partition("=")
         if not equals:
             raise SpecError("is not a latency limit", field="goal.slo", value=value, allowed="p99=50ms")
-        found[name.strip()] = limit.strip()
+        found[name.strip()] = as_written(limit.strip())
     return found
 
 

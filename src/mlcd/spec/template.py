@@ -93,7 +93,8 @@ def mark_notes(file: str, text: str) -> tuple[str, ...]:
 def template(name: str | None = None, kind: str = "simulated", **found: str) -> str:
     """A commented job file of this kind for a job called `name`.
 
-    found  values for the names in capitals (`SCRIPT="train.py"`) that the template has; others are ignored
+    found  values for the names in capitals (`SCRIPT="train.py"`) that the template has; others are ignored. "": the
+           line of that name is not needed
 
     Raises SpecError if `name` is not a valid job name, KeyError for an unknown kind.
     """
@@ -105,12 +106,18 @@ def template(name: str | None = None, kind: str = "simulated", **found: str) -> 
     return "".join(_filled(line, values, found) for line in text.splitlines(keepends=True))
 
 
+_INSTEAD = {"SAMPLES": "  # how much work there is, the script tells: mlcd.epochs(N) times the samples of its loader\n"}
+"""What stands in place of a line that is not needed."""
+
+
 def _filled(line: str, values: Mapping[str, str], found: Mapping[str, str]) -> str:
     """The line with its values; its comment stays in its column where there is room."""
     if line.startswith("#"):
         return line
     code, mark, comment = line.partition("  #")
     names = re.findall(r"\b[A-Z]+\b", code)
+    if any(values.get(each) == "" for each in names):
+        return "".join(_INSTEAD.get(each, "") for each in names)
     code = re.sub(r"\b[A-Z]+\b", lambda match: values.get(match[0], match[0]), code)
     if mark and any(each in found for each in names):
         comment = MARK.sub("", comment)

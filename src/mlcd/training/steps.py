@@ -18,7 +18,8 @@ def steps(loader: Iterable[Batch], *, batch_size: int | None = None, total: int 
                 Without it, one pass over the loader; the training then ends at the job file's samples, after which
                 the passes of a script's own loop over epochs are empty
 
-    In a loop over epochs, number them with `mlcd.epochs`: else they start again after a checkpoint.
+    In a loop over epochs, number them with `mlcd.epochs`: else they start again after a checkpoint. Where the job file
+    has no samples, all epochs over a loader of this length are then the work of the training.
 
     Counting continues from the restored checkpoint and from earlier loops. In a job of mlcd it saves with the function
     given to mlcd.checkpoint, and raises SystemExit(0) when mlcd has asked for the end of a trial. Raises ValueError
@@ -42,7 +43,7 @@ def steps(loader: Iterable[Batch], *, batch_size: int | None = None, total: int 
 
 def _steps(here: TrainingProgress, loader: Iterable[Batch], batch: int, total: int | None) -> Iterator[Batch]:
     end = here.env.samples if total is None else total
-    here.begin(total)
+    here.begin(here.planned(_passes(loader) * batch) if total is None else total)
     epoch = _epochs_done(here.samples, loader, batch)
     if total is None:
         here.begin_pass(_passes(loader) * batch)

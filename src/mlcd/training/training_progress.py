@@ -50,6 +50,7 @@ class TrainingProgress:
         self._epochs_done: int | None = None
         self._passes = 0
         self._pass_samples = 0
+        self._epochs = 0
         self.epoch: int | None = None
         """The place of the present epoch among those of `mlcd.epochs`; None where the script does not use it."""
         self.epoch_samples = 0
@@ -62,6 +63,7 @@ class TrainingProgress:
 
     def epochs_left(self, count: int) -> Iterator[int]:
         """The places of the epochs that remain of `count`; from now on `epoch` is the present one."""
+        self._epochs = count
         first = self._restored_epoch
         if first is None:  # a checkpoint that was saved in no epoch, or none
             total = self.env.samples
@@ -74,10 +76,20 @@ class TrainingProgress:
             self.epoch_samples = 0
 
     def end_epochs(self) -> None:
-        """Note that the loop over epochs is over."""
+        """Note that the loop over epochs is over. Where it tells how much work there is, the work is done: save."""
         if self.epoch is not None:
             self._epochs_done = self.epoch + 1
         self.epoch = None
+        if self.env.samples is None and self._reported is not None:
+            self.finish()
+
+    def planned(self, pass_samples: int) -> int | None:
+        """Samples of all epochs of `mlcd.epochs`, by those of one.
+
+        None outside of them, and where the job file says what ends the training.
+        """
+        is_told = self.epoch is None or self.env.samples is not None or self.env.target is not None
+        return None if is_told or not pass_samples else self._epochs * pass_samples
 
     def begin_pass(self, samples: int) -> None:
         """Note that a pass over a loader with this many samples begins; 0: its length is not known."""

@@ -18,7 +18,7 @@ from mlcd.untrusted.files import Tail, last_line, last_lines, read_bytes, read_j
 from mlcd.untrusted.onnx_weights import weights_beside
 from mlcd.untrusted.paths import expanded, read_named
 from mlcd.untrusted.pickles import entries, only_weights
-from mlcd.untrusted.tables import Column, read_table
+from mlcd.untrusted.tables import Column, lines_of, read_table
 from mlcd.untrusted.text import hidden, is_utf8, on_one_line, printable, whole_number
 from mlcd.untrusted.values import Fields, Malformed, NotJson, TooLarge, parse_json
 
@@ -40,6 +40,7 @@ __all__ = [
     "is_utf8",
     "last_line",
     "last_lines",
+    "lines_of",
     "on_one_line",
     "only_weights",
     "parse_json",

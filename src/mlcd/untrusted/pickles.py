@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
+from typing import BinaryIO
 
 from mlcd.untrusted.values import Malformed
 
@@ -25,6 +26,8 @@ _NO_ARCHIVE = (
 """What Python raises about an archive that it cannot read."""
 
 MOST_ENTRIES = 100_000
+_MOST_INDEX_BYTES = 16 * 1024 * 1024
+"""Of an archive's index: Python reads all of it, and makes 800 bytes of an entry of 50."""
 _MOST_EXPANSION = 4
 """PyTorch writes archives without compression: one that unpacks to so many times its size is made to fill memory."""
 _SMALL_BYTES = 16 * 1024 * 1024
@@ -68,8 +71,10 @@ def only_weights(path: Path, how: str, *, passed: tuple[type[Exception], ...] = 
 def entries(path: Path) -> list[str]:
     """The names in an archive. Raises Malformed for what is none, or would fill the memory; OSError."""
     try:
-        with zipfile.ZipFile(path) as archive:
+        with path.open("rb") as file, zipfile.ZipFile(_Limited(file)) as archive:  # type: ignore[arg-type]
             found = archive.infolist()
+    except _TooMany as error:
+        raise Malformed(str(path), f"is an archive of more files than {MOST_ENTRIES:,}") from error
     except _NO_ARCHIVE as error:
         raise Malformed(str(path), "not an archive") from error
     unpacked, most = sum(each.file_size for each in found), _MOST_EXPANSION * path.stat().st_size
@@ -78,6 +83,25 @@ def entries(path: Path) -> list[str]:
     if unpacked > max(most, _SMALL_BYTES):
         raise Malformed(str(path), f"would unpack to {unpacked / 2**30:,.1f} GiB: it is compressed, and no model is")
     return [each.filename for each in found]
+
+
+class _TooMany(Exception):
+    """The index of an archive is too large to be read."""
+
+
+class _Limited:
+    """A file of which no more than an index may have is read at once: `zipfile` reads the whole index in one go."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self.seekable, self.seek, self.tell, self.close = file.seekable, file.seek, file.tell, file.close
+
+    def read(self, size: int = -1) -> bytes:
+        """See io.RawIOBase. Raises _TooMany."""
+        data = self._file.read(min(size, _MOST_INDEX_BYTES + 1) if size >= 0 else _MOST_INDEX_BYTES + 1)
+        if len(data) > _MOST_INDEX_BYTES:
+            raise _TooMany
+        return data
 
 
 def _is_native(name: str) -> bool:

@@ -1,8 +1,9 @@
 """Tables of numbers that a user wrote: CSV files with named columns, within limits."""
 
 import csv
+import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,8 @@ from mlcd.untrusted.values import Malformed
 
 MOST_TABLE_BYTES = 64 * 1024 * 1024
 MOST_COLUMNS = 1_000
+MOST_LINE_CHARACTERS = 256 * 1024
+"""A line is taken apart as a whole: a long one of commas alone would take hundreds of bytes for each."""
 _SHOWN_CHARACTERS = 40
 
 
@@ -39,11 +42,7 @@ def read_table(path: Path, columns: Sequence[Column], *, least_rows: int, most_r
     """
     source = str(path)
     data = read_named(path, most_bytes=MOST_TABLE_BYTES)
-    try:
-        lines = data.decode("utf-8-sig").splitlines()
-    except UnicodeError as error:
-        raise Malformed(source, "is not UTF-8 text") from error
-    reader = csv.reader(lines, skipinitialspace=True)
+    reader = csv.reader(lines_of(data, source), skipinitialspace=True)
     try:
         heads = [head.strip() for head in next(reader, [])]
         found = _places(source, heads, columns)
@@ -65,6 +64,23 @@ def read_table(path: Path, columns: Sequence[Column], *, least_rows: int, most_r
     if rows < least_rows:
         raise Malformed(source, f"has {rows:,} rows after its first line, and needs {least_rows:,} or more")
     return table
+
+
+def lines_of(data: bytes, source: str) -> Iterator[str]:
+    """The lines of a text, with their ends, one at a time: millions of short ones would take a hundred times its size.
+
+    Raises Malformed for a line that is too long and for what is not UTF-8.
+    """
+    text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
+    number = 0
+    try:
+        while line := text.readline(MOST_LINE_CHARACTERS + 1):
+            number += 1
+            if len(line) > MOST_LINE_CHARACTERS:
+                raise Malformed(source, f"line {number} has more than {MOST_LINE_CHARACTERS:,} characters")
+            yield line
+    except UnicodeError as error:
+        raise Malformed(source, "is not UTF-8 text") from error
 
 
 def _places(source: str, heads: Sequence[str], columns: Sequence[Column]) -> list[tuple[Column, int]]:

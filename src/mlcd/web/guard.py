@@ -9,13 +9,14 @@ of another site carries no header of its own: so what changes something needs on
 import hmac
 import ipaddress
 from collections.abc import Awaitable, Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
 from urllib.parse import parse_qs
 
 from mlcd.server.origin import host_of, is_loopback
 from mlcd.untrusted import printable, whole_number
+from mlcd.web.ticket import Tickets
 
 Scope = MutableMapping[str, Any]
 Application = Callable[[Scope, Callable[[], Awaitable[Any]], Callable[[Any], Awaitable[None]]], Awaitable[None]]
@@ -27,6 +28,8 @@ REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; f
 """Of a report, which is one file with its style inside: it has no script, and could run none."""
 LOCAL_FRAMES = " http://localhost:* http://127.0.0.1:*"
 """Pages that may show this one in a frame, where that is allowed."""
+TOKEN, TICKET = "token", "ticket"
+"""Fields of the query of an address."""
 BODY_BYTES = 1024 * 1024
 """The longest body that is accepted: a job file has at most 256 KiB."""
 
@@ -39,6 +42,7 @@ class Guard:
     names       further names of this server that Host may have
     token       a secret that every request carries: as a cookie, as `Authorization: Bearer`, or once in the address
     embedded    whether pages of this machine, such as a notebook, may show it in a frame
+    tickets     that stand for the token once, in the address of a page
     """
 
     host: str
@@ -46,6 +50,7 @@ class Guard:
     token: str
     names: tuple[str, ...] = ()
     embedded: bool = False
+    tickets: Tickets = field(default_factory=Tickets, repr=False, compare=False)
 
     def problem(self, scope: Scope) -> tuple[int, str] | None:
         """(status, text) if the request is refused; None if it is not."""
@@ -60,7 +65,7 @@ class Guard:
             is_visit = headers.get("sec-fetch-mode") == "navigate" and scope["method"] == "GET"
             if not is_visit:
                 return 403, "requests of other sites are refused"
-        if not self._has_token(scope, headers):
+        if not self._has_token(scope, headers) and not self._has_ticket(scope):
             return 401, "the token is missing: open the address that `mlcd ui` printed"
         if scope["method"] not in ("GET", "HEAD") and headers.get(HEADER) is None:
             return 403, f"the header {HEADER} is missing: requests that change something need it"
@@ -98,6 +103,11 @@ class Guard:
         given += address_tokens(scope)
         return any(hmac.compare_digest(each.encode(), self.token.encode()) for each in given)
 
+    def _has_ticket(self, scope: Scope) -> bool:
+        is_page = scope["method"] == "GET" and not scope["path"].startswith("/api/")
+        client, server = (tuple(scope[end]) if scope.get(end) else None for end in ("client", "server"))
+        return is_page and any(self.tickets.take(each, client, server) for each in _in_address(scope, TICKET))
+
     @property
     def cookie(self) -> str:
         """The cookie's name; with the port, because cookies of one host are shared by all its ports."""
@@ -106,8 +116,12 @@ class Guard:
 
 def address_tokens(scope: Scope) -> list[str]:
     """The tokens in the query of the address."""
+    return _in_address(scope, TOKEN)
+
+
+def _in_address(scope: Scope, name: str) -> list[str]:
     query = scope.get("query_string", b"").decode("latin-1")
-    return parse_qs(query, max_num_fields=50).get("token", []) if query.count("&") < 50 else []
+    return parse_qs(query, max_num_fields=50).get(name, []) if query.count("&") < 50 else []
 
 
 def guarded(application: Application, guard: Guard) -> Application:
@@ -131,12 +145,16 @@ def guarded(application: Application, guard: Guard) -> Application:
             refused = 413, f"the body is longer than {BODY_BYTES:,} bytes"
         if refused is not None:
             await _refuse(*refused)(scope, receive, send_with_headers)
-        elif scope["method"] == "GET" and address_tokens(scope) and not scope["path"].startswith("/api/"):
+        elif scope["method"] == "GET" and _is_way_in(scope) and not scope["path"].startswith("/api/"):
             await _without_token(scope, guard)(scope, receive, send_with_headers)
         else:
             await application(scope, receive, send_with_headers)
 
     return checked
+
+
+def _is_way_in(scope: Scope) -> bool:
+    return bool(address_tokens(scope) or _in_address(scope, TICKET))
 
 
 def _refuse(status: int, problem: str) -> Any:
@@ -146,11 +164,11 @@ def _refuse(status: int, problem: str) -> Any:
 
 
 def _without_token(scope: Scope, guard: Guard) -> Any:
-    """The same address without the token, which is kept as a cookie that no script can read."""
+    """The same address without token and ticket; the token is kept as a cookie that no script can read."""
     from starlette.responses import RedirectResponse  # noqa: PLC0415
 
     query = scope["query_string"].decode("latin-1")
-    kept = "&".join(part for part in query.split("&") if part and not part.startswith("token="))
+    kept = "&".join(part for part in query.split("&") if part and part.partition("=")[0] not in (TOKEN, TICKET))
     path = "/" + scope["path"].lstrip("/")
     answer = RedirectResponse(f"{path}?{kept}" if kept else path, status_code=303)
     answer.set_cookie(guard.cookie, guard.token, httponly=True, samesite="strict", max_age=30 * 24 * 3600)

@@ -18,6 +18,7 @@ from typing import Any
 from mlcd.errors import BadInput, MlcdError
 from mlcd.run.header import is_run_of
 from mlcd.run.kind import Kind
+from mlcd.spec.infra import infras_of
 from mlcd.store.store import Store
 from mlcd.untrusted import on_one_line
 
@@ -136,8 +137,11 @@ class Processes:
 
 
 def is_free(cloud: str) -> bool:
-    """Whether nobody is charged for what runs there."""
-    return any(cloud == free or (free.endswith("/") and cloud.startswith(free)) for free in FREE_CLOUDS)
+    """Whether nobody is charged for what runs there; of several clouds, on none of them."""
+    return all(
+        any(each == free or (free.endswith("/") and each.startswith(free)) for free in FREE_CLOUDS)
+        for each in infras_of(cloud)
+    )
 
 
 class _Collected:

@@ -48,6 +48,15 @@ def test_a_cell_is_one_line_and_no_formula(capsys: pytest.CaptureFixture[str]) -
     assert "\x1b" not in row["e"]
 
 
+@pytest.mark.parametrize(
+    "text", ["=1", "+1", "-1", "@x", "  =1", "\t=1", "\uff1d1", "\uff0b1", "\uff0d1", "\uff20x", "\u3000=1"]
+)
+def test_a_text_is_no_formula_in_any_spreadsheet(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    print_csv([{"a": text}])
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
+    assert row["a"].startswith("'")
+
+
 def test_the_catalog_as_csv_is_a_catalog_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

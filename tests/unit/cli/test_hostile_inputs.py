@@ -211,6 +211,13 @@ def test_a_bad_argument_is_refused_in_one_line(arguments: list[str], capsys: pyt
     refusal(capsys, *arguments)
 
 
+def test_a_catalog_in_yaml_is_smaller(here: Path) -> None:
+    """The parser of YAML takes hundreds of times the size of its file."""
+    (here / "a.yaml").write_text(f"[{'a,' * 600_000}a]")
+    with pytest.raises(BadInput, match=r"a.yaml: the catalog is larger than 1,048,576 bytes"):
+        load_catalog(here / "a.yaml")
+
+
 @pytest.mark.parametrize("name", ["a.csv", "a.yaml"])
 @pytest.mark.parametrize(
     "content",
@@ -240,7 +247,7 @@ INSTANCES = b"instance,usd_per_hour\na,1\n"
         (INSTANCES, b"instance,nodes,seconds\na,1," + b"9" * 5000 + b"\n", "seconds: "),
         (b"instance,usd_per_hour\na,1e300\n", b"instance,nodes,seconds\na,1,1\n", "usd_per_hour: is out of range"),
         (INSTANCES, b"instance,nodes,seconds\n" + b"a,1,5\n" * 200_001, "more rows"),
-        (INSTANCES, b"\xff", "cannot be read as a table"),
+        (INSTANCES, b"\xff", "is not UTF-8 text"),
     ],
 )
 def test_a_hostile_table_is_refused(instances: bytes, rows: bytes, says: str, here: Path) -> None:

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests import fake_gpu
@@ -137,6 +138,14 @@ def test_the_users_own_service_is_used(gpus: Path) -> None:
     done = subprocess.run(command, env=env, check=True, timeout=30, capture_output=True, text=True)
     assert done.stdout.strip() == str(gpus)
     assert not (gpus / "mps.pid").exists()
+
+
+def test_the_service_of_another_user_is_not_used(gpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (gpus / "control").touch()
+    monkeypatch.setenv("CUDA_MPS_PIPE_DIRECTORY", str(gpus))
+    assert mlcd.clouds.mps.users_service() == str(gpus)
+    monkeypatch.setattr(os, "stat", lambda _: SimpleNamespace(st_uid=os.getuid() + 1))
+    assert mlcd.clouds.mps.users_service() == ""
 
 
 @pytest.mark.parametrize(

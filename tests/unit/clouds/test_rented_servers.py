@@ -232,6 +232,36 @@ def test_the_folder_the_model_and_the_setup_go_to_the_nodes(tmp_path: Path) -> N
     assert (tmp_path / "tiny model" / "weights").read_text() == "w8s"
 
 
+def test_the_model_is_not_written_through_links_of_the_folder(tmp_path: Path) -> None:
+    program = command(tmp_path, "exit 3")
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "weights").write_text("kept")
+    (tmp_path / "job" / "mlcd-model").symlink_to(theirs)
+    with pytest.raises(LeaseFailed, match="is reached through a link"), on_far_nodes(tmp_path, program):
+        pass
+    (tmp_path / "job" / "mlcd-model").unlink()
+    (tmp_path / "job" / "mlcd-model").mkdir()
+    (tmp_path / "job" / "mlcd-model" / "tiny model").symlink_to(theirs)
+    lease = on_far_nodes(tmp_path, program)
+    lease._prepare_folder()
+    assert (lease.folder / "workdir" / "mlcd-model" / "tiny model" / "weights").read_text() == "w8s"
+    assert [(each.name, each.read_text()) for each in theirs.iterdir()] == [("weights", "kept")]
+
+
+def test_a_model_of_one_file_is_not_written_through_a_link(tmp_path: Path) -> None:
+    program = command(tmp_path, "exit 3")
+    program.model = str(tmp_path / "m.gguf")
+    (tmp_path / "m.gguf").write_text("w8s")
+    (tmp_path / "theirs").write_text("kept")
+    (tmp_path / "job" / "mlcd-model").mkdir()
+    (tmp_path / "job" / "mlcd-model" / "m.gguf").symlink_to(tmp_path / "theirs")
+    lease = on_far_nodes(tmp_path, program)
+    lease._prepare_folder()
+    assert (lease.folder / "workdir" / "mlcd-model" / "m.gguf").read_text() == "w8s"
+    assert (tmp_path / "theirs").read_text() == "kept"
+
+
 @pytest.mark.usefixtures("ssh")
 def test_a_secret_in_the_servers_last_words_is_not_told(tmp_path: Path) -> None:
     lease = on_far_nodes(tmp_path, command(tmp_path, "echo 401 for hf_s3cr3t; exit 3"))

@@ -208,6 +208,7 @@ def test_a_search_over_a_command_finds_the_most_tokens(
     shown = run_cli("show").stdout
     assert "most tokens per dollar with ttft p95 within 1 s and tpot p95 within 200 ms" in shown
     assert "time to first token" in shown
+    assert re.search(r"whole request .*\(p50, p95, p99\)", shown)
 
 
 def test_a_knob_that_does_not_apply_is_not_set(

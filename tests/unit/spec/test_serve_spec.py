@@ -131,7 +131,7 @@ def test_flags_override_the_values_of_the_file(tmp_path: Path) -> None:
     ("flags", "message"),
     [
         ({"slo": "50ms"}, r"^--slo: is not a latency limit \(got '50ms'\); allowed: p99=50ms"),
-        ({"slo": "p99=50"}, r"^--slo: is not a latency"),
+        ({"slo": "p99=50"}, r"^--slo: a latency needs a unit"),
         ({"slo": "p90=50ms"}, r"^--slo: is not a percentile"),
         ({"trials": "many"}, r"^--trials: must be a whole number"),
         ({"trials": "0"}, r"^--trials: is out of range"),

@@ -204,6 +204,26 @@ def test_epochs_are_counted_right_after_a_checkpoint(job: Job, stop_at: int) -> 
     assert weights.value == 15
 
 
+@pytest.mark.parametrize("stop_at", [4, 5, 14])
+def test_epochs_tell_the_work_where_the_job_file_does_not(job: Job, stop_at: int) -> None:
+    weights = Weights()
+    with pytest.raises(SystemExit):
+        nested(job, weights, stop_at=stop_at)
+    (job.folder / "stop").unlink()
+    nested(job, weights)
+    assert job.values("total") == [150, 150]
+    assert job.values("samples")[-1] == 150
+    assert job.values("checkpoint")[-1] == 150  # saved at the end, as where the samples are known
+    assert weights.value == 15
+
+
+def test_epochs_do_not_tell_the_work_where_it_is_known_or_cannot_be(job: Job) -> None:
+    nested(job, Weights(), loader=_Stream())
+    job.env.setenv("MLCD_SAMPLES", "150")
+    nested(job, Weights())
+    assert job.values("total") == []
+
+
 def test_epochs_of_a_loader_without_length_continue_in_their_epoch(job: Job) -> None:
     job.env.setenv("MLCD_SAMPLES", "150")
     weights = Weights()

@@ -1,5 +1,6 @@
 """CSV files of numbers: what is taken, and the one line that names what is wrong."""
 
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -67,3 +68,25 @@ def test_columns_that_may_all_be_missing(tmp_path: Path) -> None:
     file.write_text("a\n1\n")
     with pytest.raises(Malformed, match="has none of the columns more"):
         read_table(file, COLUMNS[2:], least_rows=1, most_rows=5)
+
+
+@pytest.mark.parametrize("text", ["ab\n", "\n", "a,b\n\n", ","])
+def test_a_table_takes_little_more_memory_than_its_file(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A list of all lines, or a line of commas, took up to 25 times as much."""
+    monkeypatch.setattr(tables, "MOST_TABLE_BYTES", 2**20)
+    data = (text * (2**19 // len(text))).encode()
+    file = tmp_path / "t.csv"
+    file.write_bytes(b"at,tokens\n" + data)
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed):
+            read_table(file, COLUMNS, least_rows=1, most_rows=5)
+        assert tracemalloc.get_traced_memory()[1] < 4 * len(data)
+    finally:
+        tracemalloc.stop()
+
+
+def test_lines_end_as_they_did(tmp_path: Path) -> None:
+    assert read(tmp_path, "at,tokens\r1,2\r\n3,4\n5,6")["at"] == [1.0, 3.0, 5.0]

@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.hostile_runs import put, recorded
+from tests.report_kind_samples import language_model_run
 from tests.ui_page import JOB
 from tests.unit.store.test_store import add, measured, step
 
 import mlcd
 from mlcd.errors import BadInput
+from mlcd.loadgen.chat import ChatLimit, ChatMetric
 from mlcd.space import Config
 from mlcd.store.store import Store
 from mlcd.web import records
@@ -22,10 +25,10 @@ from mlcd.web.app import make_app
 from mlcd.web.bench_results import read_benches
 from mlcd.web.feed import MOST_CLIENTS, Feed
 from mlcd.web.guard import Guard
+from mlcd.web.page_server import kept_token, serve_page
 from mlcd.web.pages import Pages
 from mlcd.web.processes import Processes
 from mlcd.web.records import Records
-from mlcd.web.serving import kept_token, serve_page
 
 TOKEN = "0" * 48
 Answer = tuple[int, dict[str, str], bytes]
@@ -43,6 +46,15 @@ def runs(home: Path) -> tuple[str, str]:
     from mlcd.spec.template import template
 
     return mlcd.train(JOB, home=home).run_id, mlcd.serverless(template(kind="serverless"), home=home).run_id
+
+
+@pytest.fixture(scope="module")
+def served(home: Path) -> str:
+    """A server of a language model."""
+    run = language_model_run(ChatLimit(metric=ChatMetric.TTFT, percentile=99, seconds=1.0))
+    with Store(home) as store:
+        put(store, recorded(run))
+    return run.run_id
 
 
 def asker(home: Path, feed: Feed | None = None) -> Ask:
@@ -113,6 +125,22 @@ def test_every_page_answers(ask: Ask, runs: tuple[str, str]) -> None:
         assert "content-security-policy" in headers
 
 
+def test_what_if_of_a_server_is_about_its_rate_and_its_limits(ask: Ask, served: str) -> None:
+    status, _, body = ask(f"/runs/{served}/what-if")
+    page = body.decode()
+    assert status == 200
+    assert 'data-limit="ttft_p99" data-seconds="1.0"' in page
+    assert "the same choice" in page
+    answers = [
+        json.loads(ask(f"/api/runs/{served}/serving-what-if?{query}")[2])
+        for query in ("limits=ttft_p99:1", "limits=ttft_p99:0.1", "rate=1000", "")
+    ]
+    assert [each["choice"] is None for each in answers] == [False, True, True, False]
+    assert {tuple(each["limits"]) for each in answers} == {("ttft_p99",)}
+    assert [each["rate"] for each in answers] == [None, None, 1000, None]
+    assert "What if: another rate" in ask(f"/runs/{served}")[2].decode()
+
+
 def test_buttons_of_a_run_wait_for_the_script_that_they_need(ask: Ask, runs: tuple[str, str]) -> None:
     page, live = (ask(f"/runs/{runs[0]}{path}")[2].decode() for path in ("", "/live"))
     assert page.count('data-action="stop" disabled') == page.count('data-action="resume" disabled') == 1
@@ -150,7 +178,11 @@ def test_every_operation_answers(ask: Ask, runs: tuple[str, str]) -> None:
         ("/api/runs/TRAIN/what-if?budget_usd=0", 400, "budget: must be more than"),
         ("/api/runs/TRAIN/what-if?time_weight=2", 400, "time_weight"),
         ("/api/runs/FUNCTIONS/what-if", 400, "trainings on nodes"),
-        ("/runs/FUNCTIONS/what-if", 400, "trainings on nodes"),
+        ("/runs/FUNCTIONS/what-if", 400, "would have led to epochs that nobody measured"),
+        ("/api/runs/TRAIN/serving-what-if", 400, "rates and latencies are those of servers"),
+        ("/api/runs/TRAIN/serving-what-if?limits=p99:x", 400, "limits: write NAME:SECONDS"),
+        ("/api/runs/TRAIN/serving-what-if?limits=p99", 400, "limits: write NAME:SECONDS"),
+        ("/api/runs/TRAIN/serving-what-if?rate=-1", 400, "rate: must be a number"),
         ("/api/runs?limit=0", 400, "limit"),
         ("/api/runs?search=%ff", 200, "runs"),
         ("/compare?run=TRAIN", 400, "two runs or more"),

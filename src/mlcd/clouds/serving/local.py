@@ -6,7 +6,6 @@ import re
 import secrets
 import select
 import shlex
-import signal
 import socket
 import subprocess
 import sys
@@ -20,11 +19,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from mlcd.clouds import processes
 from mlcd.clouds.gpu_share import on_share
 from mlcd.clouds.local import usable_cpus
 from mlcd.clouds.local_leases import LocalLeases
 from mlcd.clouds.nodes import PREFIX
-from mlcd.clouds.processes import resident_gib
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
 from mlcd.clouds.serving.node_program import READY, NodeProgram, on_rented_node
 from mlcd.clouds.serving.provider import Endpoint
@@ -289,7 +288,7 @@ class LocalServer:
 
     def memory_gib(self) -> float | None:
         """See ServerLease: the resident memory of all its processes, sampled at each call."""
-        sizes = [resident_gib(pid) for pid in self._held.pids() if pid != self._keeper.pid]
+        sizes = [processes.resident_gib(pid) for pid in self._held.pids() if pid != self._keeper.pid]
         self._peak_gib = max(self._peak_gib, sum(sizes))
         return self._peak_gib or None
 
@@ -314,9 +313,7 @@ class LocalServer:
         while not self._over.wait(MEMORY_POLL_SECONDS):
             if (self.memory_gib() or 0.0) > self._most_gib:
                 self._took_too_much = True
-                for pid in self._held.pids():
-                    with contextlib.suppress(ProcessLookupError):
-                        os.kill(pid, signal.SIGKILL)
+                processes.end(self._held.pids(), grace_seconds=0.0)
                 return
 
     def _at(self, address: str, model: str) -> Endpoint:

@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 
 from mlcd.clouds.local import usable_cpus
@@ -36,7 +37,7 @@ from mlcd.loadgen.remote import RemoteGenerator
 from mlcd.platforms.agent import Job
 from mlcd.platforms.registry import SERVER
 from mlcd.trial.trial import FailureKind
-from mlcd.untrusted import Malformed, copy_tree, delete_tree, hidden, last_line, read_bytes
+from mlcd.untrusted import Malformed, check_way, copy_tree, delete_tree, hidden, last_line, read_bytes
 
 NOTHING: Mapping[str, str] = MappingProxyType({})
 POLL_SECONDS = 0.2
@@ -189,9 +190,9 @@ class NodeServers(NodeLease):
         private_folder(self.folder)
         copy_workdir(program.folder, self.folder / "workdir")
         for place, source in program.files.items():
-            link_or_copy(source, self.folder / "workdir" / place)
+            link_or_copy(source, self._free_place(place))
         for place, source in program.copies.items():
-            copy_tree(source.resolve(), self.folder / "workdir" / place)
+            copy_tree(source.resolve(), self._free_place(place))
         for rank in range(self.node_count):
             (self.folder / f"node-{rank}").mkdir()
         job = Job(
@@ -207,6 +208,16 @@ class NodeServers(NodeLease):
             seconds=self.order.seconds if self.order.seconds < float("inf") else None,
         )
         write_private(self.folder / "job.json", job.to_json())
+
+    def _free_place(self, name: str) -> Path:
+        """A place in the copy of the user's folder. What that has there, maybe a link out of it, is not written to.
+
+        Raises Malformed where it is reached through a link.
+        """
+        place = self.folder / "workdir" / name
+        check_way(place, below=self.folder)
+        delete_tree(place, below=self.folder)
+        return place
 
     def _or_generator(self, run: str) -> str:
         """For the shell of every node: the load generator on the last, `run` on the others."""

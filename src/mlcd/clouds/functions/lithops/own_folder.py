@@ -8,6 +8,7 @@ end without an answer. So each process gets its own folder, and a script that se
 import atexit
 import os
 import re
+import shlex
 import shutil
 import sys
 import tempfile
@@ -30,7 +31,9 @@ def own_python() -> str:
     folder = Path(tempfile.mkdtemp(prefix=f"mlcd-lithops-{os.getpid()}-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     python = folder / "python"
-    python.write_text(f"#!/bin/sh\nTMPDIR='{folder}' exec '{sys.executable}' \"$@\"\n", encoding="utf-8")
+    python.write_text(
+        f'#!/bin/sh\nTMPDIR={shlex.quote(str(folder))} exec {shlex.quote(sys.executable)} "$@"\n', encoding="utf-8"
+    )
     python.chmod(0o700)
     tempfile.tempdir = str(folder)
     try:

@@ -20,7 +20,7 @@ from mlcd.web.api import Api
 from mlcd.web.app import make_app
 from mlcd.web.bench_results import read_benches
 from mlcd.web.feed import Feed
-from mlcd.web.guard import Guard
+from mlcd.web.guard import TICKET, TOKEN, Guard
 from mlcd.web.pages import Pages
 from mlcd.web.processes import Processes
 from mlcd.web.records import Records
@@ -41,12 +41,14 @@ def serve_page(
     benches: Sequence[Path] = (),
     embedded: bool = False,
     ready: Callable[[str], None],
+    open_browser: Callable[[str], object] | None = None,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; `ready` is told the address, with the token, once requests are answered.
 
     run      the run to show first
     embedded whether pages of this machine may show it in a frame
     benches  files with results of `mlcd bench train -o json`
+    open_browser  is then given an address that may be seen: it is good once (see ticket.py)
 
     Raises BadInput for an address that cannot be used, and for an unknown run.
     """
@@ -78,14 +80,18 @@ def serve_page(
             listener,
             LIMITS,
             memory=Memory(LIMITS.in_flight_bytes),
-            ready=lambda: _ready(ready, f"{shown}{place}?token={guard.token}"),
+            ready=lambda: _ready(ready, open_browser, f"{shown}{place}", guard),
             graceful_seconds=1,
         )
 
 
-def _ready(tell: Callable[[str], None], address: str) -> None:
+def _ready(
+    tell: Callable[[str], None], open_browser: Callable[[str], object] | None, address: str, guard: Guard
+) -> None:
     """Tell the address; then import what the first page of a run needs."""
-    tell(address)
+    tell(f"{address}?{TOKEN}={guard.token}")
+    if open_browser is not None:
+        open_browser(f"{address}?{TICKET}={guard.tickets.issue()}")
     threading.Thread(target=lambda: [import_module(name) for name in LATER], name="mlcd-imports", daemon=True).start()
 
 
