@@ -223,9 +223,9 @@ def run_one(seed: int, number: int) -> dict[str, Any]:
     problem, cloud, strategy, parallel, knobs = protocol(seed, number)
     run = run_search(problem, cloud, strategy, seed=number, parallel=1 if problem.beside else parallel)
     goal = run.problem.goal
-    certain = bool(run.attempts) and not any(
-        s.watch is not None and s.watch.fallback is None for s in run.steps if s.role is Role.TRAINING
-    )
+    # By its first step: what follows an interruption may be uncertain, and is part of the promise.
+    began = next((step for step in run.steps if step.role is Role.TRAINING), None)
+    certain = began is not None and not (began.watch is not None and began.watch.fallback is None)
     late = goal.deadline_seconds is not None and run.total_seconds > goal.deadline_seconds * (1 + 1e-9)
     return {
         "number": number,

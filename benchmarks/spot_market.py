@@ -170,6 +170,7 @@ def run_arm(seed: int, number: int, arm: str) -> tuple[SearchRun, Outcome]:
     run = run_search(arm_of(problem, arm), cloud, strategy, seed=number)
     goal = run.problem.goal
     spot = sum(step.outcome.usd.micros for step in run.spot_steps if step.outcome is not None)
+    first = [step for step in run.steps if step.role is Role.TRAINING][:1]  # what follows is part of the promise
     moved = [b for a, b in zip(run.attempts, run.attempts[1:], strict=False) if a.config.is_spot]
     return run, Outcome(
         number=number,
@@ -180,7 +181,7 @@ def run_arm(seed: int, number: int, arm: str) -> tuple[SearchRun, Outcome]:
         assurance=run.problem.assurance,
         limited=goal.is_limited,
         trained=bool(run.attempts),
-        uncertain=any(s.watch is not None and s.watch.fallback is None for s in run.steps if s.role is Role.TRAINING),
+        uncertain=any(s.watch is not None and s.watch.fallback is None for s in first),
         overspent=goal.budget is not None and run.total_usd > goal.budget,
         late=goal.deadline_seconds is not None and run.total_seconds > goal.deadline_seconds,
         unfinished=bool(run.attempts) and run.status is not Status.DONE,
