@@ -38,9 +38,9 @@ HOLD_SECONDS = BODY_SECONDS + IDLE_SECONDS
 WITNESS_SECONDS = 10.0
 """A good request that takes longer during the attack was kept waiting."""
 _PROGRAM = f"""\
-import mlcd.web.serving as serving
+import mlcd.web.page_server as page_server
 from mlcd.server.limits import Limits
-serving.LIMITS = Limits(connections={CONNECTIONS}, header_seconds={HEADER_SECONDS}, body_seconds={BODY_SECONDS},
+page_server.LIMITS = Limits(connections={CONNECTIONS}, header_seconds={HEADER_SECONDS}, body_seconds={BODY_SECONDS},
                         idle_seconds={IDLE_SECONDS})
 from mlcd.cli.main import main
 main()

@@ -50,6 +50,12 @@ JOB: dict[str, Any] = {
     "load": {"verify": "2s"},
     "search": {"max_trials": 3, "strategy": "random", "trial": {"seconds": "8s", "watchdog": "60s"}},
 }
+FROM_NODE: dict[str, Any] = {
+    **JOB,
+    "resources": {**JOB["resources"], "replicas": [2]},
+    "load": {**JOB["load"], "from": "node"},
+}
+"""Three nodes: two servers, and one that sends the load."""
 JOBS: dict[str, dict[str, Any]] = {
     "minicloud": JOB,
     "local": {
@@ -73,10 +79,17 @@ class Case:
     instant_seconds: float
     blow: str
     order: tuple[str, ...]
+    from_node: bool = False
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """What is served."""
+        return FROM_NODE if self.from_node else JOBS[self.infra]
 
     def __str__(self) -> str:
         then = " and ".join(f"`mlcd {command}`" for command in self.order)
-        return f"{self.blow} killed {self.instant_seconds:.2f} s after the {self.phase}, then {then}"
+        load = ", loaded from a node," if self.from_node else ""
+        return f"{self.blow}{load} killed {self.instant_seconds:.2f} s after the {self.phase}, then {then}"
 
 
 def draw(number: int, seed: int, infra: str = "minicloud") -> Case:
@@ -89,6 +102,7 @@ def draw(number: int, seed: int, infra: str = "minicloud") -> Case:
         instant_seconds=rng.uniform(0.0, LAST_SECONDS),
         blow=rng.choice(("mlcd", "mlcd and agents")),
         order=rng.choice((("down",), ("down", "resume", "down"), ("resume", "down"))),
+        from_node=infra != "local" and number % 3 == 2,
     )
 
 
@@ -128,7 +142,7 @@ def _strike(case: Case, folder: Path) -> tuple[str, list[tuple[Kind, str]]]:
     folder.mkdir(parents=True)
     home = folder / "home"
     write_mlp(folder / "tiny.onnx")
-    (folder / "job.yaml").write_text(json.dumps(JOBS[case.infra]))
+    (folder / "job.yaml").write_text(json.dumps(case.job))
     env = {**os.environ, "MLCD_HOME": str(home)}
     wrong: list[tuple[Kind, str]] = []
     said = folder / "said.txt"

@@ -306,28 +306,40 @@ def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def records() -> list[dict[str, Any]]:
+    """What was recorded, one for each seed."""
+    found: list[dict[str, Any]] = json.loads(RECORD.read_text(encoding="utf-8"))
+    return found
+
+
 def parts() -> dict[Path, dict[str, str]]:
-    """What the page says of the record."""
-    found = json.loads(RECORD.read_text(encoding="utf-8"))
+    """What the page says of the records."""
+    every = records()
+
+    def total(name: str) -> int:
+        return sum(found[name] for found in every)
+
     drawn = (
-        f"{found['protocols']:,} protocols: {found['with_knobs']:,} with knobs, {found['with_spot']:,} with spot,"
-        f" {found['with_several_clouds']:,} on several clouds, {found['with_all_three']:,} with all three;"
-        f" {found['interruptions']:,} interruptions."
+        f"{total('protocols'):,} protocols: {total('with_knobs'):,} with knobs, {total('with_spot'):,} with spot,"
+        f" {total('with_several_clouds'):,} on several clouds, {total('with_all_three'):,} with all three;"
+        f" {total('interruptions'):,} interruptions."
     )
     broken = (
-        f" **Over budget: {len(found['overspent'])}.** Steps at another price, at more than authorised, or"
-        f" excluded by conditions: {len(found['wrong'])}."
+        f" **Over budget: {sum(len(found['overspent']) for found in every)}.** Steps at another price, at more than"
+        f" authorised, or excluded by conditions: {sum(len(found['wrong']) for found in every)}."
     )
     lines = [
         drawn + broken,
         "",
-        "| `assurance` | trainings that started certain to fit | late or not finished | promised at most |",
-        "|---|---:|---:|---:|",
+        "| seed | `assurance` | trainings that started certain to fit | late or not finished | promised at most |",
+        "|---|---|---:|---:|---:|",
     ]
-    for level, row in found["by_assurance"].items():
-        share = f"{row['broken']:,} ({row['broken'] / max(row['trained'], 1):.2%})"
-        lines.append(f"| {level} | {row['trained']:,} | {share} | {1 - float(level):.4%} |")
-    lines += ["", f"`{found['command']}`, simulated, {found['date']}, commit {found['code']}."]
+    for found in every:
+        for level, row in found["by_assurance"].items():
+            share = f"{row['broken']:,} ({row['broken'] / max(row['trained'], 1):.2%})"
+            lines.append(f"| {found['seed']} | {level} | {row['trained']:,} | {share} | {1 - float(level):.4%} |")
+    lines += [""]
+    lines += [f"- `{found['command']}`, simulated, {found['date']}, commit {found['code']}" for found in every]
     return {PAGE: {"choice-protocols": "\n".join(lines)}}
 
 
@@ -368,8 +380,11 @@ def main() -> int:
             "date": f"{datetime.now(UTC):%Y-%m-%d}",
             "version": __version__,
             "code": pages.sources(),
+            "seed": options.seed,
         }
-        RECORD.write_text(json.dumps({**made, **found}, indent=1) + "\n", encoding="utf-8")
+        others = [record for record in records() if record["seed"] != options.seed]
+        ordered = sorted((*others, {**made, **found}), key=lambda record: record["seed"])
+        RECORD.write_text(json.dumps(ordered, indent=1) + "\n", encoding="utf-8")
         pages.write(parts())
     return int(bool(found["overspent"] or found["wrong"]))
 

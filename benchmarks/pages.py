@@ -18,6 +18,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPTS = (
     "record_strategies",
+    "reported_trials",
+    "trial_reports",
     "economics",
     "record_protocols",
     "losses",

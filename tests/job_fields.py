@@ -1,11 +1,12 @@
 """Every field that a job file may have, found by walking the tables that read job files.
 
-A table is reached from its reader's fields, from the cells of a function's closure, or from the names that a function
-uses. A field that is added to a job file is therefore found without a change here.
+A table is reached from its reader's fields, from the cells of a function's closure, from the names that a function
+uses, or from the fields of a value of `mlcd.spec` among those. A field that is added to a job file is therefore found
+without a change here.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -66,6 +67,9 @@ def _tables(reader: object) -> tuple[FieldTable[Any], ...]:
             cells = [cell.cell_contents for cell in value.__closure__ or ()]
             for each in (*cells, *(value.__globals__.get(name) for name in _names(value.__code__))):
                 look(each)
+        elif is_dataclass(value) and type(value).__module__.startswith("mlcd.spec"):
+            for each in fields(value):
+                look(getattr(value, each.name))
 
     look(reader)
     return tuple(found.values())

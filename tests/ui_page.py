@@ -1,4 +1,4 @@
-"""`mlcd ui` for tests: its server as a process, a headless Chromium, and runs that are slow enough to be watched."""
+"""`mlcd ui` for tests: its server as a process, a headless Chromium, and runs that wait for whoever watches them."""
 
 import json
 import os
@@ -101,29 +101,53 @@ def browser() -> Iterator[Any]:
             found.close()
 
 
-SLOW_RUN = """
+HELD_RUN = """
 import json, sys, time
 from pathlib import Path
 import mlcd
-from mlcd.events import StepEnded, StepStarted
+from mlcd.events import StepStarted
 
-def pause(event):
-    if isinstance(event, StepStarted | StepEnded):
-        time.sleep(float(sys.argv[2]))
-        while sys.argv[3] and not Path(sys.argv[3]).exists():
-            time.sleep(0.05)
+gate = Path(sys.argv[2])
 
-mlcd.train(json.loads(sys.argv[1]), observer=pause)
+def released():
+    try:
+        return int(gate.read_text() or 0)
+    except FileNotFoundError:
+        return 0
+
+def wait(event):
+    if isinstance(event, StepStarted):
+        while event.step.number > released():
+            time.sleep(0.02)
+
+mlcd.train(json.loads(sys.argv[1]), observer=wait)
 """
+EVERY_STEP = 10**6
 
 
-def slow_run(home: Path, seconds: float, gate: Path | None = None) -> "subprocess.Popen[bytes]":
-    """A run of the real engine that waits so long after every event; its steps are recorded meanwhile.
+def held_run(home: Path, gate: Path) -> "subprocess.Popen[bytes]":
+    """A run of the real engine that waits in each step until `release` lets it go on: no test races with it."""
+    return subprocess.Popen(
+        [sys.executable, "-c", HELD_RUN, json.dumps(JOB), str(gate)], env=environment(home), cwd=home
+    )
 
-    gate  a file: the run does not go on past its first step before it is there
-    """
-    arguments = [json.dumps(JOB), str(seconds), str(gate or "")]
-    return subprocess.Popen([sys.executable, "-c", SLOW_RUN, *arguments], env=environment(home), cwd=home)
+
+def release(gate: Path, steps: int = EVERY_STEP) -> None:
+    """Let the first so many steps of a held run end."""
+    gate.write_text(str(steps))
+
+
+def watch_to_the_end(page: Any, gate: Path, process: "subprocess.Popen[bytes]", *, trials: int = 3) -> None:
+    """Release one trial after another, each once the page shows the one before; then all, until the run is done."""
+    for shown in range(trials + 1):
+        page.wait_for_function(
+            "text => document.querySelector('[data-live=trials]').textContent === text", arg=str(shown)
+        )
+        assert page.locator(".head .state").first.inner_text() == "running"
+        release(gate, shown + 1)
+    release(gate)
+    assert process.wait(PATIENCE_MS / 1000) == 0
+    page.wait_for_selector(".head .state.done")
 
 
 class window:  # noqa: N801 - used as a context manager
@@ -166,6 +190,7 @@ def check_access(page: Any) -> None:
 
 
 def first_run(server: PageServer, process: Any) -> str:
+    """The name of the run that goes on, once it is listed."""
     while True:
         found = [run for run in server.get("/api/runs")["runs"] if run["state"] == "running"]
         if found:

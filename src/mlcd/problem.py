@@ -228,6 +228,8 @@ class Problem:
     learning      the knobs that change how much a sample teaches the model; the end of the training depends on them
     learned_work  what trials say of the work with the values of those knobs; `work_samples` is for values not tried
     scales_out    serving: whether n nodes count as n times the rate of one until they are measured (trial/replicas.py)
+    lease_usd_per_hour  serving: of each whole lease, in the space's order, where it has a node more, which sends the
+                  load; empty: leases cost what their configurations do
     """
 
     name: str
@@ -261,6 +263,7 @@ class Problem:
     interruptions: Interruptions | None = None
     learning: tuple[str, ...] = ()
     learned_work: tuple[LearnedWork, ...] = ()
+    lease_usd_per_hour: tuple[Usd, ...] = ()
 
     def __post_init__(self) -> None:
         self._check_space()
@@ -289,6 +292,10 @@ class Problem:
             raise ValueError("a price must be more than $0")
         if self.batching is not None and "batch" not in {knob.name for knob in self.space.knobs}:
             raise ValueError("batching needs a space with a knob `batch`")
+        if self.lease_usd_per_hour and len(self.lease_usd_per_hour) != len(self.space):
+            raise ValueError("lease_usd_per_hour must have a price for every configuration")
+        if any(lease < own for lease, own in zip(self.lease_usd_per_hour, self.usd_per_hour, strict=False)):
+            raise ValueError("a lease costs no less than its configuration")
         if self.similar and len(self.similar) != len(self.space):
             raise ValueError("similar must have a number for every configuration")
         if self.stretch and (len(self.stretch) != len(self.space) or min(self.stretch) < 1):
@@ -380,6 +387,14 @@ class Problem:
         """USD per hour of the whole configuration."""
         return self.usd_per_hour[self.space.index[config]]
 
+    def lease_price(self, config: Config) -> Usd:
+        """USD per hour of a lease of the configuration: what its steps are authorised and charged."""
+        return self._lease_prices[self.space.index[config]]
+
+    @property
+    def _lease_prices(self) -> tuple[Usd, ...]:
+        return self.lease_usd_per_hour or self.usd_per_hour
+
     def move_to(self, config: Config) -> DataMove:
         """What bringing the data to a lease of `config` takes."""
         return self.moves.get(place_of(config.instance), NO_MOVE) if self.moves else NO_MOVE
@@ -450,7 +465,8 @@ class Problem:
     @cached_property
     def planned_trial_dollars(self) -> Floats:
         """(N,) what a trial of the normal duration costs, with its data; for strategies, not for the ledger."""
-        return self.planned_trial_seconds * self.dollars_per_second + self.trial_move_dollars
+        per_second = np.array([price.dollars / HOUR for price in self._lease_prices])
+        return np.asarray(self.planned_trial_seconds * per_second + self.trial_move_dollars)
 
     @cached_property
     def stretches(self) -> Floats:
@@ -486,14 +502,14 @@ class Problem:
     @cached_property
     def worst_trial_micros(self) -> NDArray[np.int64]:
         """(N,) the exact upper bound of a trial's cost, in micro-dollars; UNBOOKABLE_MICROS for all beyond MOST_USD."""
-        times = (p.for_seconds(s).micros for p, s in zip(self.usd_per_hour, self.worst_trial_seconds, strict=True))
+        times = (p.for_seconds(s).micros for p, s in zip(self._lease_prices, self.worst_trial_seconds, strict=True))
         exact = (time + self.move_to(c).trial_usd.micros for time, c in zip(times, self.space, strict=True))
         return np.array([min(micros, UNBOOKABLE_MICROS) for micros in exact], dtype=np.int64)
 
     @cached_property
     def verification_micros(self) -> NDArray[np.int64]:
         """(N,) the exact upper bound of a verification's cost, as `worst_trial_micros`; 0 for a training."""
-        exact = (price.for_seconds(self.verify_seconds or 0.0).micros for price in self.usd_per_hour)
+        exact = (price.for_seconds(self.verify_seconds or 0.0).micros for price in self._lease_prices)
         return np.array([min(micros, UNBOOKABLE_MICROS) for micros in exact], dtype=np.int64)
 
     @property

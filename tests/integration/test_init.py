@@ -248,6 +248,19 @@ def test_a_job_is_called_by_its_file_its_script_or_its_folder(
     assert read_train(file).name.lower() == name
 
 
+def test_a_job_that_serves_is_called_by_its_model(mlcd: Mlcd, folder: Path) -> None:
+    (folder / "cats.onnx").touch()
+    mlcd("init", "serve.yaml", "-t", "serve")
+    assert "\nname: cats\n" in (folder / "serve.yaml").read_text()
+
+
+def test_notes_come_before_the_lines_to_add(mlcd: Mlcd, folder: Path) -> None:
+    """They stood between the announcement of the lines and the lines."""
+    (folder / "train.py").write_text(PLAIN.replace("batch_size=16, shuffle=True", "batch_size=16, shuffle=False"))
+    said = mlcd("init", "-t", "pytorch")
+    assert said.index("Note: ") < said.index("Lines to add") < said.index("--- train.py")
+
+
 def test_a_template_may_be_written_in_capitals(mlcd: Mlcd, folder: Path) -> None:
     assert mlcd.json("init", "-t", "vLLM")["template"] == "vllm"
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests import chat_server, hostile_server
+from tests import chat_server, hostile_server, split_server
 from tests.tiny_onnx import write_mlp
 
 from mlcd.cli.main import run as mlcd
@@ -97,6 +97,63 @@ def test_one_node_is_measured_and_the_chosen_number_is_verified(
         assert step["usd"] == pytest.approx(3.6 * step["seconds"] / 3600, abs=1e-5)
     assert mlcd(["show", said["run_id"]]) == 0
     assert "Serve with: 2 x m.large" in capsys.readouterr().out
+
+
+def test_a_node_of_its_own_sends_the_load_and_is_paid_for(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The price of requests is that of the server's node alone; what load tests cost is that of both."""
+    resources = {"infra": "minicloud", "instance_type": ["n.large"], "replicas": 1}
+    job = {**MODEL_JOB, "resources": resources, "load": {**MODEL_JOB["load"], "from": "node"}}
+    assert mlcd(["serve", written(tmp_path, job), "-o", "json"]) == 0
+    said = answer(capsys)
+    assert said["load"]["from_node"] is True
+    price = said["choice"]["usd_per_hour"]
+    assert said["choice"]["usd_per_million_requests"] == pytest.approx(price / 3600 * 1e6 / 20, abs=1e-4)
+    (trial,) = said["trials"]
+    assert trial["usd_per_hour"] == pytest.approx(2 * price)
+    for step in (trial, said["receipt"]["verifications"][0]):
+        assert step["usd"] == pytest.approx(2 * price * step["seconds"] / 3600, abs=1e-5)
+        assert step.get("load", step.get("measured", {}).get("load"))["generator_share"] > 0
+    assert {path.name for path in home.glob("work/*/leases/*/node-*")} == {"node-0", "node-1"}
+    assert mlcd(["show", said["run_id"]]) == 0
+    assert "of a processor, on a node of its own" in capsys.readouterr().out
+
+
+def test_two_servers_over_two_nodes_each_with_a_knob_per_node(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = f"exec {shlex.quote(sys.executable)} {shlex.quote(split_server.__file__)}; : $PORT $NODE_RANK $LAYERS"
+    job = {
+        "name": "split",
+        "server": {"run": run, "api": "http", "ready": "/", "path": "/predict", "body": {"text": "x"}, "nodes": 2},
+        "resources": {"infra": "minicloud", "instance_type": "m.large", "replicas": 2},
+        "knobs": {"LAYERS": {"values": [10, 22], "per": "node"}},
+        "load": {"concurrency": 2, "verify": "1s"},
+        "goal": {"maximize": "rate", "budget": "2 USD"},
+        "search": {"max_trials": 1, "strategy": "exhaustive", "trial": {"seconds": "5s", "watchdog": "120s"}},
+    }
+    assert mlcd(["serve", written(tmp_path, job), "-o", "json"]) == 0
+    said = answer(capsys)
+    assert said["configurations"] == 4
+    assert said["choice"]["config"] == {"instance": "m.large", "nodes": 4, "LAYERS_0": 10, "LAYERS_1": 10}
+    assert said["choice"]["usd_per_hour"] == pytest.approx(4 * 1.8)
+    assert said["choice"]["load"]["errors"] == 0
+    assert {path.name for path in home.glob("work/*/leases/*/node-*")} == {f"node-{rank}" for rank in range(4)}
+    assert mlcd(["serve", str(tmp_path / "job.yaml"), "--write", "skyserve", str(tmp_path / "out")]) == 2
+    assert "servers over several nodes (server.nodes) are not written" in capsys.readouterr().err
+
+
+def test_a_language_model_is_loaded_from_a_node(home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    job = {
+        **CHAT_JOB,
+        "resources": {**CHAT_JOB["resources"], "replicas": 1},
+        "load": {**CHAT_JOB["load"], "from": "node"},
+    }
+    assert mlcd(["serve", written(tmp_path, job), "-o", "json"]) == 0
+    said = answer(capsys)
+    assert said["load"]["from_node"] is True
+    assert said["choice"]["load"]["errors"] == 0
 
 
 def test_a_command_serves_on_every_node_and_the_load_is_shared(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import split_server
 from tests.slurm_cluster import Cluster, NodeKind, slurm_cluster, why_not
 from tests.tiny_onnx import write_mlp
 
@@ -72,6 +74,38 @@ def test_two_servers_are_loaded_and_verified(job: str, capsys: pytest.CaptureFix
     went = {name: of for name, of in jobs("all").items() if name not in before}
     assert sorted(went.values()) == [("large", 2), ("small", 2), ("small", 2)]
     assert jobs("running", "pending") == {}
+
+
+def test_a_node_of_the_job_sends_the_load(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    before = set(jobs("all"))
+    resources = {**JOB["resources"], "replicas": [1], "instance_type": "small"}
+    changed = {**JOB, "resources": resources, "load": {**JOB["load"], "from": "node"}}
+    Path(job).write_text(json.dumps({**changed, "search": {**JOB["search"], "max_trials": 1}}))
+    assert mlcd(["serve", job, "-y", "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["choice"]["config"]["nodes"] == 1
+    assert said["choice"]["usd_per_hour"] == pytest.approx(0.5)
+    assert [trial["usd_per_hour"] for trial in said["trials"]] == [pytest.approx(1.0)]
+    assert said["choice"]["load"]["generator_share"] > 0
+    assert sorted(of for name, of in jobs("all").items() if name not in before) == [("small", 2), ("small", 2)]
+
+
+def test_one_server_over_two_nodes_of_a_job(job: str, capsys: pytest.CaptureFixture[str]) -> None:
+    run = f"exec {shlex.quote(sys.executable)} {shlex.quote(split_server.__file__)}; : $PORT $NODE_RANK $LAYERS"
+    split = {
+        "name": "split",
+        "server": {"run": run, "api": "http", "ready": "/", "path": "/predict", "body": {"text": "x"}, "nodes": 2},
+        "resources": {**JOB["resources"], "replicas": [1], "instance_type": "small"},
+        "knobs": {"LAYERS": {"values": [22], "per": "node"}},
+        "load": {"concurrency": 2, "verify": "2s"},
+        "goal": {"maximize": "rate", "budget": "2 USD"},
+        "search": {**JOB["search"], "max_trials": 1},
+    }
+    Path(job).write_text(json.dumps(split))
+    assert mlcd(["serve", job, "-y", "-o", "json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert said["choice"]["config"] == {"instance": "small", "nodes": 2, "LAYERS_0": 22, "LAYERS_1": 22}
+    assert said["choice"]["load"]["errors"] == 0
 
 
 def test_money_is_not_spent_unasked(job: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 from tests.postgres_server import Server
-from tests.ui_page import PATIENCE_MS, amount, browser, first_run, page_server, slow_run, window
+from tests.ui_page import (
+    PATIENCE_MS,
+    amount,
+    browser,
+    first_run,
+    held_run,
+    page_server,
+    release,
+    watch_to_the_end,
+    window,
+)
 
 import mlcd
 from mlcd.store.postgres import RECONNECT_SECONDS
@@ -18,18 +28,11 @@ def test_run_in_a_teams_store_is_watched_to_its_verdict(
     monkeypatch.setenv("MLCD_STORE", team)
     gate = tmp_path / "watched"
     with page_server(tmp_path) as server, browser() as chromium, window(chromium, server) as page:
-        process = slow_run(tmp_path, 0.3, gate)
+        process = held_run(tmp_path, gate)
         run_id = first_run(server, process)
         page.goto(f"{server.address}/runs/{run_id}")
         page.wait_for_selector(".link.on")
-        seen = {page.locator('[data-live="trials"]').inner_text()}
-        gate.touch()
-        while page.locator(".head .state").first.inner_text() == "running":
-            seen.add(page.locator('[data-live="trials"]').inner_text())
-            page.wait_for_timeout(100)
-        assert process.wait(PATIENCE_MS / 1000) == 0
-        page.wait_for_selector(".head .state.done", timeout=PATIENCE_MS)
-        assert len(seen) > 2, "the trials were seen as they came"
+        watch_to_the_end(page, gate, process)
         with Store(tmp_path) as store:
             spent = store.load(run_id).spent
         assert amount(page, "spent_usd") == spent.dollars
@@ -43,7 +46,9 @@ def test_page_says_that_the_teams_server_is_away_and_finds_it_again(
 ) -> None:
     monkeypatch.setenv("MLCD_STORE", team)
     with page_server(tmp_path) as server, browser() as chromium, window(chromium, server) as page:
-        process = slow_run(tmp_path, 0.0)
+        gate = tmp_path / "go-on"
+        release(gate)
+        process = held_run(tmp_path, gate)
         assert process.wait(PATIENCE_MS / 1000) == 0
         run_id = str(server.get("/api/runs")["runs"][0]["run_id"])
         page.goto(f"{server.address}/runs/{run_id}")
@@ -57,7 +62,7 @@ def test_page_says_that_the_teams_server_is_away_and_finds_it_again(
         finally:
             postgres.start()
         page.goto(f"{server.address}/runs/{run_id}")
-        page.wait_for_selector(".head .state.done", timeout=PATIENCE_MS)
+        page.wait_for_selector(".head .state.done")
 
 
 def problem(page: Any, address: str) -> str:

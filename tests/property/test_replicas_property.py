@@ -1,6 +1,7 @@
 """Searches for servers on several nodes, at random: nothing is ever overspent, whatever load tests and nodes do."""
 
 import random
+from dataclasses import replace
 
 import numpy as np
 from hypothesis import given, settings
@@ -37,6 +38,9 @@ def a_run(seed: int) -> tuple[SearchRun, MadeUpServers]:
         deadline_seconds=rng.uniform(50, 2000) if rng.random() < 0.5 else None,
     )
     problem = nodes_problem(types, counts, goal, max_trials=rng.randint(1, 10), scales_out=rng.random() < 0.8)
+    if rng.random() < 0.5:  # a node more of each lease sends the load
+        leases = tuple(Usd.of(str(types[c.instance])) * (c.nodes + 1) for c in problem.space)
+        problem = replace(problem, lease_usd_per_hour=leases)
     chance = rng.choice((0.0, 0.2, 0.7))
     kinds = [kind for kind in FailureKind if kind not in (FailureKind.STOPPED, FailureKind.OVERRAN)]
     servers = MadeUpServers(
@@ -57,7 +61,7 @@ def test_several_nodes_never_cost_more_than_the_budget(seed: int) -> None:
     assert goal.deadline_seconds is None or run.total_seconds <= goal.deadline_seconds + 1e-6
     assert run.status is not Status.OVERRAN
     for step in run.steps:
-        assert step.price == run.problem.price(step.config)  # all nodes counted
+        assert step.price == run.problem.lease_price(step.config)  # all nodes counted
         assert isinstance(step.outcome, Measurement | Failure | Attempt)
         assert step.outcome.usd <= step.authorised_usd
     trials: list[Config] = [config for role, config in servers.performed if role is Role.TRIAL]
@@ -69,6 +73,7 @@ def test_several_nodes_never_cost_more_than_the_budget(seed: int) -> None:
     if choice is not None:
         assert servers.performed[-1] == (Role.VERIFICATION, choice.config)
         assert goal.rate is None or choice.requests_per_second >= goal.rate
+        assert choice.usd_per_million == run.problem.price(choice.config).for_seconds(1e6 / choice.requests_per_second)
 
 
 def check_reserves(run: SearchRun) -> None:
@@ -90,7 +95,7 @@ def check_reserves(run: SearchRun) -> None:
             room = Remaining(usd=budget - spent, seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
             kept = best_fitting(problem, with_replicas(problem, earlier), room)
             verified = step.config if kept is None else kept.config
-            cost = problem.price(verified).for_seconds(problem.verify_seconds or 0.0)
+            cost = problem.lease_price(verified).for_seconds(problem.verify_seconds or 0.0)
             assert spent + step.authorised_usd + cost <= budget
         spent += step.outcome.usd
 

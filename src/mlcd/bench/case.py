@@ -114,6 +114,7 @@ class TrainRow:
     types: int | None = None
     deployments: int = 0
     trial_seconds: float = 600.0
+    report_noise: float | None = None
 
     @property
     def counted_ratio(self) -> float:
@@ -189,4 +190,5 @@ def row(truth: TrainTruth, run: SearchRun, *, kind: GoalKind, protocol: TrainPro
         types=protocol.types,
         deployments=len(run.problem.space),
         trial_seconds=run.problem.trial.seconds,
+        report_noise=protocol.report_noise,
     )

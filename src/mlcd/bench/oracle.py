@@ -8,6 +8,7 @@ import numpy as np
 
 from mlcd.bench.case import TrainTruth
 from mlcd.problem import Problem
+from mlcd.search.auto_settings import AutoSettings
 from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import History, Suggestion
 
@@ -26,6 +27,11 @@ class Oracle:
     name: ClassVar[str] = "oracle"
     truth: TrainTruth
     seed: int = 0
+
+    @property
+    def least_trial(self) -> float:
+        """See EndsTrials: its trial ends as early as one of auto."""
+        return AutoSettings().least_trial
 
     @property
     def guarded(self) -> bool:

@@ -10,6 +10,10 @@ DEADLINE_FACTOR = 2.5
 MOVE_SECONDS = 120.0
 """What a move of the training takes where nothing else is said: the simulator's machines need 1.5 to 3 minutes from the
 order to the first sample."""
+START_SECONDS = MOVE_SECONDS
+"""Of a trial that reports, until its first sample: the same machines."""
+REPORT_SECONDS = 15.0
+"""Between two reports of it, as in the simulator."""
 
 
 class Work(StrEnum):
@@ -43,6 +47,9 @@ class TrainProtocol:
     trial_seconds    a trial on one node, start included; None: the bed's own, 10 minutes
     types            only this many instance types, drawn by workload and seed; None: all
     most_nodes       only deployments with at most so many nodes; None: all
+    report_noise     of tables: relative deviation between two reports of a trial, which starts and reports as on rented
+                     nodes, under the rules of their trials, so that a strategy may end it early; None: a trial takes
+                     exactly its planned time. Simulated jobs always report
     """
 
     hours: float = 6.0
@@ -55,6 +62,7 @@ class TrainProtocol:
     trial_seconds: float | None = None
     types: int | None = None
     most_nodes: int | None = None
+    report_noise: float | None = None
 
     def __post_init__(self) -> None:
         if not self.hours > 0:

@@ -26,7 +26,7 @@ class TrainComparison:
     """What to compare. `tables` None means the simulator's jobs.
 
     strategies  as the user writes them, and `oracle`: see mlcd.bench.oracle
-    run_noise, work, restart_seconds, budget_factor, deadline_factor, types  see TrainProtocol
+    run_noise, work, restart_seconds, budget_factor, deadline_factor, types, report_noise  see TrainProtocol
     """
 
     strategies: tuple[str, ...]
@@ -46,6 +46,7 @@ class TrainComparison:
     budget_factor: float = BUDGET_FACTOR
     deadline_factor: float = DEADLINE_FACTOR
     types: int | None = None
+    report_noise: float | None = None
 
     def __post_init__(self) -> None:
         if self.work is Work.KEPT and self.parallel > 1:
@@ -62,6 +63,7 @@ class TrainComparison:
             budget_factor=self.budget_factor,
             deadline_factor=self.deadline_factor,
             types=self.types,
+            report_noise=self.report_noise,
         )
 
 

@@ -7,13 +7,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 
 from mlcd.bench.case import TrainTruth
-from mlcd.bench.protocol import TrainProtocol, Work
+from mlcd.bench.protocol import REPORT_SECONDS, START_SECONDS, TrainProtocol, Work
 from mlcd.catalog import load_catalog
 from mlcd.clouds.chance import generator
 from mlcd.clouds.provider import Cloud
 from mlcd.clouds.replay import ReplayCloud, ReplayWorkload, load_workloads
 from mlcd.clouds.sim import PAPER_JOBS, SimCloud, SimJob
-from mlcd.clouds.wrappers import Noisy, NoisyRun
+from mlcd.clouds.wrappers import Noisy, NoisyRun, Reporting
 from mlcd.errors import BadInput
 from mlcd.goal import Goal, Objective
 from mlcd.jobs.resolved_job import blueprint, deployments, replay_space
@@ -102,7 +102,7 @@ def table_truth(workload: ReplayWorkload, protocol: TrainProtocol) -> TrainTruth
         space=replay_space(scaled.instances, configs),
         goal=Goal(minimize=Objective.TIME),
         usd_per_hour=tuple(scaled.instances[c.instance].usd_per_hour * c.nodes for c in configs),
-        trial=EXACT_TRIALS,
+        trial=EXACT_TRIALS if protocol.report_noise is None else TrialPolicy(),
         noise=protocol.noise,
     )
     problem = _under(problem, protocol)
@@ -111,7 +111,10 @@ def table_truth(workload: ReplayWorkload, protocol: TrainProtocol) -> TrainTruth
 
 def table_cloud(workload: ReplayWorkload, protocol: TrainProtocol, *, seed: int) -> Cloud:
     """The same table as a cloud, with noise on trials (on the final run only in a separate experiment)."""
-    cloud: Cloud = Noisy(ReplayCloud(workload.scaled(protocol.hours)), sigma=protocol.noise, seed=seed)
+    cloud: Cloud = ReplayCloud(workload.scaled(protocol.hours))
+    if (sigma := protocol.report_noise) is not None:
+        cloud = Reporting(cloud, start_seconds=START_SECONDS, every_seconds=REPORT_SECONDS, sigma=sigma, seed=seed)
+    cloud = Noisy(cloud, sigma=protocol.noise, seed=seed)
     if protocol.run_noise:
         cloud = NoisyRun(cloud, sigma=protocol.run_noise, seed=seed)
     return cloud

@@ -214,6 +214,8 @@ def _tables(source: str | None) -> dict[str, tuple[str, ...]]:
         return {cloud: tuple(f"{base}/{cloud}/vms.csv" for base in HOSTED) for cloud in REGIONS}
     if "://" not in source and not os.path.exists(source):  # noqa: PTH110 - False where the name is too long
         raise CatalogError(f"{source}: there is no such file or folder")
+    if not source.endswith(".csv") and os.path.isfile(source):  # noqa: PTH113 - as above
+        raise CatalogError(f"{source}: is no table of prices; allowed: a folder, or a file such as aws/vms.csv")
     if not source.endswith(".csv"):
         return {cloud: (f"{source.rstrip('/')}/{cloud}/vms.csv",) for cloud in REGIONS}
     cloud = source.replace("\\", "/").rpartition("/")[0].rpartition("/")[2]

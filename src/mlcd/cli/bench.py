@@ -8,7 +8,8 @@ from mlcd.cli.bench_scavenger import scavenger
 from mlcd.cli.bench_serve import serve
 from mlcd.cli.bench_serverless import serverless
 from mlcd.cli.examples import examples
-from mlcd.cli.output import FilePath, output_option, print_json, table
+from mlcd.cli.group import CommandGroup
+from mlcd.cli.output import FilePath, output_option, print_json, print_text, table
 from mlcd.errors import BadInput
 from mlcd.units import parse_seconds
 
@@ -16,7 +17,11 @@ if TYPE_CHECKING:
     from mlcd.bench.train import TrainSummary
 
 
-@click.group(invoke_without_command=True, epilog=examples("mlcd bench train --sim --seeds 3", "mlcd bench suggest"))
+@click.group(
+    cls=CommandGroup,
+    invoke_without_command=True,
+    epilog=examples("mlcd bench train --sim --seeds 3", "mlcd bench suggest"),
+)
 @click.option(
     "--cluster",
     metavar="KIND:ADDRESS",
@@ -86,6 +91,11 @@ bench.add_command(serve)
     "--deadline-factor", type=click.FloatRange(1, 1000), default=2.5, help="Deadline / time of the fastest training."
 )
 @click.option("--types", type=click.IntRange(1, 10_000), help="Only this many instance types, drawn by the seed.")
+@click.option(
+    "--report-noise",
+    type=click.FloatRange(0, 0.5),
+    help="Relative deviation between two reports of a trial, which a strategy may then end early. Tables only.",
+)
 @output_option
 def train(  # noqa: PLR0917 - click passes options by name
     tables: Path | None,
@@ -106,6 +116,7 @@ def train(  # noqa: PLR0917 - click passes options by name
     budget_factor: float,
     deadline_factor: float,
     types: int | None,
+    report_noise: float | None,
     output: str,
 ) -> None:
     """Compare strategies: total of search and run / best possible run.
@@ -137,6 +148,7 @@ def train(  # noqa: PLR0917 - click passes options by name
         budget_factor=budget_factor,
         deadline_factor=deadline_factor,
         types=types,
+        report_noise=report_noise,
     )
     rows = compare(comparison)
     if not rows:
@@ -147,14 +159,15 @@ def train(  # noqa: PLR0917 - click passes options by name
     click.echo(_summary_table(summarise(rows)))
     held_out = [row for row in rows if row.unseen]
     if held_out and len(held_out) < len(rows):
-        click.echo(f"\nThe {len({row.workload for row in held_out})} held-out workloads (sha256(name) is even):")
+        print_text("", f"The {len({row.workload for row in held_out})} held-out workloads (sha256(name) is even):")
         click.echo(_summary_table(summarise(held_out)))
     where = "simulated" if sim else "replayed from measured tables"
-    click.echo(f"\nRatio: search and run / the best feasible run without search costs; {where}; noise {noise:g}.")
+    print_text("", f"Ratio: search and run / the best feasible run without search costs; {where}; noise {noise:g}.")
     start = f", {comparison.restart_seconds:g} s a move" if comparison.restart_seconds else ""
     drawn = f"; {types} types drawn by the seed" if types else ""
     limits = f"budget {budget_factor:g} and deadline {deadline_factor:g} times the least"
-    click.echo(f"Work of trials: {work}{start}; {limits}{drawn}.")
+    ends = "" if sim or report_noise is None else f"; trials may end early, their reports differ by {report_noise:.0%}"
+    print_text(f"Work of trials: {work}{start}; {limits}{drawn}{ends}.")
 
 
 @bench.command(epilog=examples("mlcd bench suggest --candidates 3100"))
@@ -171,14 +184,14 @@ def suggest(candidates: int, observations: int, repeats: int, strategy: str, out
     if output == "json":
         print_json(asdict(times))
         return
-    click.echo(
+    print_text(
         f"one suggestion of {times.strategy} over {times.candidates} candidates after {times.observations} trials:"
         f" median {times.median_ms:.1f} ms, 95th percentile {times.p95_ms:.1f} ms"
     )
     if times.sklearn_median_ms is None:
         from mlcd.extras import install_line
 
-        click.echo(f"scikit-learn is not installed; for the comparison: {install_line('compare')}")
+        print_text(f"scikit-learn is not installed; for the comparison: {install_line('compare')}")
     else:
         click.echo(f"scikit-learn: {times.sklearn_median_ms:.1f} ms, {times.sklearn_median_ms / times.median_ms:.1f} x")
 

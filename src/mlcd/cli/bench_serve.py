@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.examples import examples
-from mlcd.cli.output import FilePath, output_option, print_json, table
+from mlcd.cli.output import FilePath, output_option, print_json, print_text, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
@@ -111,11 +111,11 @@ def serve(  # noqa: PLR0917 - click passes options by name
     click.echo(_summary_table(summarise(rows)))
     held_out = [row for row in rows if row.unseen]
     if held_out and len(held_out) < len(rows):
-        click.echo(f"\nThe {len({row.target for row in held_out})} held-out models (sha256(name) is even):")
+        print_text("", f"The {len({row.target for row in held_out})} held-out models (sha256(name) is even):")
         click.echo(_summary_table(summarise(held_out)))
     for bed in found:
         made = "simulated" if bed.known.simulated else "replayed from measured tables"
-        click.echo(f"\n{bed.name}: {bed.known.source}; {made}; noise {bed.noise if noise is None else noise:g}.")
+        print_text("", f"{bed.name}: {bed.known.source}; {made}; noise {bed.noise if noise is None else noise:g}.")
 
 
 def _texts(text: str) -> tuple[str, ...]:

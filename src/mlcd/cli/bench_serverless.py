@@ -3,7 +3,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mlcd.cli.examples import examples
-from mlcd.cli.output import output_option, print_json, table
+from mlcd.cli.output import output_option, print_json, print_text, table
 from mlcd.errors import BadInput
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def serverless(  # noqa: PLR0917 - click passes options by name
         print_json(as_json(rows))
         return
     click.echo(_table(rows))
-    click.echo("\nSimulated. vs columns: relative difference in time, over pairs of trainings that both finished.")
+    print_text("", "Simulated. vs columns: relative difference in time, over pairs of trainings that both finished.")
 
 
 def _budgets(text: str) -> tuple[float, ...]:

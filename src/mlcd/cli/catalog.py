@@ -69,6 +69,8 @@ def catalog(
 
         refresh_prices(source, "text" if output == "csv" else output)
         return
+    if REFRESH in patterns:
+        raise BadInput(f"refresh: takes no patterns (got {patterns[-1][:80]!r}); allowed: mlcd catalog refresh")
     if source is not None:
         raise BadInput("--from: only for `mlcd catalog refresh`")
     from mlcd.catalog import load_catalog

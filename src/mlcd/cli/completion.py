@@ -22,9 +22,12 @@ def completion(shell: str, output: str) -> None:
     It completes commands, runs, strategies, clouds and instance types.
 
     \b
-    bash   add to ~/.bashrc:   eval "$(mlcd completion bash)"
-    zsh    add to ~/.zshrc:    eval "$(mlcd completion zsh)"
-    fish   add to ~/.config/fish/completions/mlcd.fish:   mlcd completion fish | source
+    Add this line to ~/.bashrc:
+      eval "$(mlcd completion bash)"
+    to ~/.zshrc:
+      eval "$(mlcd completion zsh)"
+    to ~/.config/fish/completions/mlcd.fish:
+      mlcd completion fish | source
     """  # noqa: D301 - click's mark of lines that are not wrapped
     from click.shell_completion import get_completion_class
 

@@ -3,7 +3,17 @@ from pathlib import Path
 import click
 
 from mlcd.cli.examples import examples
-from mlcd.cli.output import FilePath, output_option, print_run, print_text, progress, seed_option, writable, write_file
+from mlcd.cli.output import (
+    FilePath,
+    html_name,
+    output_option,
+    print_run,
+    print_text,
+    progress,
+    seed_option,
+    writable,
+    write_file,
+)
 
 
 @click.command(epilog=examples("mlcd demo", "mlcd demo --seed 7 --out demo.html"))
@@ -32,7 +42,7 @@ def demo(ctx: click.Context, out: Path, seed: int, output: str) -> None:
     from mlcd.store.store import Store, home
     from mlcd.units import Usd
 
-    writable(out)
+    writable(html_name(out))
     spec = parse_train(template(), file="(demo)")
     prepared = prepare(spec, seed=seed)
     problem = prepared.problem

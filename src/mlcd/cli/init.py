@@ -89,6 +89,8 @@ def init(
         _list(output)
         return
     kind = _checked(kind, script=script, edit=edit)
+    if file.suffix.lower() == ".py":
+        raise BadInput(f"{file} is a script, and FILE is the job file to write: mlcd init -t pytorch --script {file}")
     kept = edit and not force and writable(file).exists()
     if writable(file).exists() and not force and not kept:
         raise BadInput(f"{file} already exists: give --force to overwrite it, or another name")
@@ -169,7 +171,7 @@ def _values(script: "TrainingScript | None", folder: Path) -> dict[str, str]:
     return found
 
 
-USUAL_NAMES = ("", "job", "train", "training", "main", "run", "script", "model", "finetune", "fit")
+USUAL_NAMES = ("", "job", "train", "training", "main", "run", "script", "model", "finetune", "fit", "serve", "serving")
 """Names of files that say nothing about the job."""
 
 
@@ -284,12 +286,12 @@ def _about(script: "TrainingScript", others: "tuple[TrainingScript, ...]", *, ed
         lines.append("It reports to mlcd already.")
     elif edited:
         lines.append(f"Added mlcd's lines; the old script is {_shown(script.path)}.orig. By hand it runs as before.")
-    elif script.edits:
-        lines.append("Lines to add (by hand, without mlcd, the script runs as before):")
     lines += [f"Note: {note}." for note in script.notes]
     lines += [f"Note: {_shown(script.path)}:{save.line} {save}." for save in script.unnamed_saves]
     if not script.saves:
         lines.append("Note: no line that saves a file was found: `outputs` is empty, so nothing is brought back.")
+    if script.edits and not edited and not script.is_ready:
+        lines.append("Lines to add (by hand, without mlcd, the script runs as before):")
     return lines
 
 

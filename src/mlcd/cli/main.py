@@ -13,6 +13,7 @@ from importlib.util import find_spec
 import click
 
 from mlcd.cli.examples import examples
+from mlcd.cli.group import CommandGroup
 from mlcd.cli.process import complete_streams, end_as_ctrl_c_does
 from mlcd.errors import MissingExtra, MlcdError, nearest
 from mlcd.extras import extra_of, missing_text
@@ -40,13 +41,29 @@ COMMANDS = (
 )
 """In the order in which a new user needs them. The command NAME is the attribute NAME of mlcd.cli.NAME."""
 
+MEANT_COMMANDS = {
+    "help": "--help",
+    "version": "--version",
+    **dict.fromkeys(("list", "ls", "ps", "status", "history"), "runs"),
+    **dict.fromkeys(("stop", "kill", "destroy", "cancel"), "down"),
+    **dict.fromkeys(("delete", "rm"), "runs rm"),
+    **dict.fromkeys(("run", "fit", "search", "tune", "launch", "start"), "train"),
+    **dict.fromkeys(("deploy", "predict"), "serve"),
+    **dict.fromkeys(("functions", "lambda"), "serverless"),
+    **dict.fromkeys(("new", "create"), "init"),
+    **dict.fromkeys(("prices", "instances"), "catalog"),
+    **dict.fromkeys(("dashboard", "web"), "ui"),
+    "doctor": "check",
+}
+"""What other tools call these commands."""
+
 _PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
 
 
-class LazyCommands(click.Group):
+class LazyCommands(CommandGroup):
     """Commands that are imported on first use, so that `mlcd --help` stays fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
@@ -66,7 +83,7 @@ class LazyCommands(click.Group):
         """Like click's, with the nearest command in the message."""
         name, known = args[0], self.list_commands(ctx)
         if name not in known and not name.startswith("-"):
-            near = nearest(name, known)
+            near = MEANT_COMMANDS.get(name) or nearest(name, known)
             hint = f"did you mean {near!r}?" if near else f"allowed: {', '.join(known)}"
             raise click.UsageError(f"unknown command {name!r}; {hint}", ctx)
         return super().resolve_command(ctx, args)
@@ -78,10 +95,10 @@ class LazyCommands(click.Group):
     # color: click strips nothing; report.terminal alone decides about colour
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "color": True},
     epilog=examples(
-        "mlcd demo                                 a whole search on a simulated cloud",
-        "mlcd init && mlcd train job.yaml          your own training",
-        "mlcd serve model.onnx --slo p99=50ms      a model to serve",
-        "mlcd serverless job.yaml                  a training on functions",
+        "mlcd demo                             a whole search",
+        "mlcd init && mlcd train job.yaml      your own training",
+        "mlcd serve model.onnx --slo p99=50ms  a model to serve",
+        "mlcd serverless job.yaml              on functions",
         after="State is in $MLCD_HOME, by default ~/.mlcd; a team's records are where $MLCD_STORE says.",
     ),
 )
@@ -91,11 +108,12 @@ def cli(ctx: click.Context) -> None:
     """Find the best cloud configuration for a machine-learning job, within your budget and deadline.
 
     \b
-    train       instance type and number of nodes for a training, with a few short
-                trials; then trains there
-    serve       batch, threads, replicas and precision for a model, with a few load
-                tests; then serves it
-    serverless  number and memory of functions before every epoch of a training
+    train       instance type and number of nodes for a
+                training, by short trials; then trains there
+    serve       batch, threads, replicas and precision for
+                a model, by load tests; then serves it
+    serverless  number and memory of functions before every
+                epoch of a training
 
     Each prints what it chose, why, and a receipt of what it took.
     """  # noqa: D301 - click's mark of a paragraph that is not wrapped
@@ -175,11 +193,37 @@ def _sentence(text: str) -> str:
 
 def _usage(error: click.UsageError, args: Sequence[str]) -> str:
     """The error with the nearest valid name, or where to find help. Click's parser does not say whose option it is."""
-    text = _sentence(error.format_message()).replace("'. Did you mean", "'; did you mean")
-    command = next((f"mlcd {word}" for word in args if word in COMMANDS), "mlcd")
-    where = error.ctx.command_path if error.ctx and error.ctx.parent else command
+    command = next((word for word in args if word in COMMANDS), "")
+    is_option = isinstance(error, click.NoSuchOption)
+    text = _no_such_option(error, command) if is_option else _sentence(error.format_message())
+    text = text.replace("'. Did you mean", "'; did you mean")
+    where = error.ctx.command_path if error.ctx and error.ctx.parent else f"mlcd {command}".strip()
     text = _PASSWORD.sub(r"\1@", text)  # an address that was given in a wrong place
     return text if text.endswith("?") else f"{text}; `{where} --help` shows the usage"
+
+
+def _no_such_option(error: click.NoSuchOption, command: str) -> str:
+    """The message, with the nearest option; click compares the dashes too, and takes --yes for --epochs."""
+    name = error.option_name.lstrip("-")
+    known = {option.lstrip("-"): option for option in error.possibilities or ()}
+    text = f"no such option {error.option_name!r}"
+    if near := nearest(name, tuple(known)):
+        return f"{text}; did you mean {known[near]!r}?"
+    field = _field_of(name.replace("-", "_"), command)
+    return f"{text}; in the job file it is {field}" if field else text
+
+
+def _field_of(name: str, command: str) -> str:
+    """The field of that command's job files with this name, or ""."""
+    if command == "train":
+        from mlcd.spec.parse import train_record as record
+    elif command == "serve":
+        from mlcd.spec.serving import model_record as record
+    elif command == "serverless":
+        from mlcd.spec.functions import serverless_record as record
+    else:
+        return ""
+    return next((place for place in record(None).places() if place.rpartition(".")[2] == name), "")
 
 
 def _silence(stream: int = 1) -> None:

@@ -234,6 +234,13 @@ def place_in(folder: Path, name: PurePath | str) -> Path:
     return path
 
 
+def html_name(path: Path) -> Path:
+    """`path`, checked to be a name for a page. Raises BadInput otherwise."""
+    if path.suffix.lower() not in ("", ".html", ".htm"):
+        raise BadInput(f"--out: the page is HTML (got {str(path)!r}); allowed: a name that ends in .html")
+    return path
+
+
 def write_file(path: Path, content: str | bytes) -> None:
     """Write `content` to a file. Raises BadInput with the reason of the system."""
     from mlcd.home import write_bytes

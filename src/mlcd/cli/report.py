@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mlcd.cli.examples import examples
-from mlcd.cli.output import FilePath, output_option, place_in, print_json, print_text, writable, write_file
+from mlcd.cli.output import FilePath, html_name, output_option, place_in, print_json, print_text, writable, write_file
 from mlcd.cli.run_argument import named_or_latest, run_argument
 from mlcd.errors import BadInput
 
@@ -89,6 +89,8 @@ def _check(form: str, picture: str | None, theme: str | None, out: Path | None) 
         raise BadInput(f"--picture: --format {form} has all pictures; allowed with --picture: svg, png")
     if theme is not None and form in ("html", "json"):
         raise BadInput(f"--theme: --format {form} follows its reader's setting; allowed with --theme: svg, png")
+    if form == "html" and out is not None and not out.is_dir():
+        html_name(out)
     if picture is not None and out is not None and out.suffix.lower() != f".{form}":
         raise BadInput(
             f"--out: a picture of --format {form} (got {str(out)!r}); allowed: a name that ends in .{form}"

@@ -5,6 +5,7 @@ import click
 
 from mlcd.cli.complete import complete_runs
 from mlcd.cli.examples import examples
+from mlcd.cli.group import CommandGroup
 from mlcd.cli.output import RunName, output_option, print_csv, print_json, print_text, rows_option, table
 from mlcd.errors import BadInput, nearest
 from mlcd.untrusted import on_one_line
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 KINDS = ("train", "serve", "serverless")
 
 
-@click.group(invoke_without_command=True, epilog=examples("mlcd runs", "mlcd runs --status stopped -o json"))
+@click.group(
+    cls=CommandGroup, invoke_without_command=True, epilog=examples("mlcd runs", "mlcd runs --status stopped -o json")
+)
 @click.option("--restore", is_flag=True, help="Repair a damaged store from its readable runs and the backup.")
 @click.option("--kind", type=click.Choice(KINDS), help="Only runs of this kind.")
 @click.option("--status", metavar="NAME", help="Only runs in this state, such as done, stopped or damaged.")
@@ -119,7 +122,7 @@ def _print(shown: "list[RunSummary]", live: set[str]) -> None:
 def _report_damage(found: "tuple[RunSummary, ...]") -> None:
     if damaged := [run for run in found if run.damage]:
         run = damaged[0]
-        click.echo(
+        print_text(
             f"mlcd: the records of {len(damaged)} of {len(found)} runs are damaged, such as {on_one_line(run.run_id)}:"
             f" {on_one_line(run.damage)}; to put them right: mlcd runs --restore",
             err=True,

@@ -40,7 +40,13 @@ _KINDS = ("compose", "kubernetes", "kserve", "skyserve", "triton")
     )
 )
 @click.argument("model", metavar="MODEL.onnx|JOB.yaml", shell_complete=complete_jobs)
-@click.option("--slo", metavar="p99=TIME", help="Latency limit of requests, such as p99=50ms.")
+@click.option(
+    "--slo",
+    metavar="p99=TIME",
+    multiple=True,
+    callback=lambda _ctx, _option, given: ",".join(given) if given else None,
+    help="Latency limit of requests, such as p99=50ms.",
+)
 @click.option("--rate", metavar="N/s", help="Requests per second to sustain; a higher rate is no better.")
 @click.option("--maximize", metavar="WHAT", help="What to maximize: 'requests per dollar' (the default) or rate.")
 @click.option("--trials", metavar="N", help="Maximum number of load tests.  [default: 6]")
@@ -168,6 +174,8 @@ def _check_writes(server: "ServerCommand", kinds: list[str]) -> None:
         if kind == "triton":
             allowed = ", ".join(kind for kind in _KINDS if kind != "triton")
             raise BadInput(f"--write: triton is for ONNX models; for a server that is a command: {allowed}")
+        if server.nodes > 1:
+            raise BadInput(f"--write {kind}: servers over several nodes (server.nodes) are not written in this version")
         if kind not in WITHOUT_IMAGE and not server.image:
             raise BadInput(
                 f"--write {kind}: server.image is missing: the container image in which server.run works,"

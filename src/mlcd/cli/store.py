@@ -3,11 +3,13 @@ import os
 import click
 
 from mlcd.cli.examples import examples
+from mlcd.cli.group import CommandGroup
 from mlcd.cli.output import output_option, print_json, print_text
 from mlcd.errors import BadInput
 
 
 @click.group(
+    cls=CommandGroup,
     invoke_without_command=True,
     epilog=examples("mlcd store init --spender ana --reader bo", "mlcd store copy ~/.mlcd $MLCD_STORE"),
 )

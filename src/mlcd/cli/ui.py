@@ -55,7 +55,7 @@ def ui(
     from mlcd.extras import require
 
     require("ui", "mlcd ui")
-    from mlcd.web.serving import serve_page
+    from mlcd.web.page_server import serve_page
 
     def ready(address: str) -> None:
         if output == "json":

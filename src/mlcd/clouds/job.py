@@ -389,7 +389,7 @@ class JobLease(NodeLease):
             },
             base_samples=self.base_samples,
             checkpoints=job.checkpoints,
-            **({} if order.checkpoint_seconds is None else {"checkpoint_seconds": order.checkpoint_seconds}),
+            checkpoint_seconds=Job.checkpoint_seconds if order.checkpoint_seconds is None else order.checkpoint_seconds,
         )
         write_private(self.folder / "job.json", described.to_json())  # its envs may hold keys
 

@@ -58,7 +58,7 @@ class NodeLease(ABC):
                 NodeOrder(
                     lease_id=self.lease_id,
                     instance=self.order.config.instance,
-                    count=self.order.config.nodes,
+                    count=self.node_count,
                     seconds=self.order.seconds,
                     folder=self.folder,
                     spot=self.order.config.is_spot,
@@ -75,6 +75,11 @@ class NodeLease(ABC):
             problem = f"the lease's folder cannot be written: {getattr(error, 'strerror', None) or error}"
             raise self._failed(FailureKind.LAUNCH, problem, billed=False) from error
         return self
+
+    @property
+    def node_count(self) -> int:
+        """How many nodes are leased: those of the configuration."""
+        return self.order.config.nodes
 
     @abstractmethod
     def _prepare_folder(self) -> None:
@@ -108,7 +113,7 @@ class NodeLease(ABC):
         if not any(end.code for end in self._exits().values()):
             return
         until = time.monotonic() + OTHER_EXITS_SECONDS
-        while time.monotonic() < until and len(self._exits()) < self.order.config.nodes:
+        while time.monotonic() < until and len(self._exits()) < self.node_count:
             time.sleep(POLL_SECONDS)
         self._state_of(nodes)  # the engine reports out of memory more precisely than the process that was killed
         failed_ends = [end for end in self._exits().values() if end.code]
@@ -128,7 +133,7 @@ class NodeLease(ABC):
     def _exits(self) -> dict[int, NodeExit]:
         """How nodes ended, by rank. Raises Malformed, OSError."""
         found = {}
-        for rank in range(self.order.config.nodes):
+        for rank in range(self.node_count):
             try:
                 end = read_exit(self.folder, rank, below=self.space.home)
             except NotJson:

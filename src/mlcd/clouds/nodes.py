@@ -109,8 +109,8 @@ class Monitored(Protocol):
 class MeasuresMemory(Protocol):
     """Nodes whose memory the engine can measure."""
 
-    def memory_gib(self) -> float:
-        """Memory of the processes of the node that uses most now."""
+    def memory_gib(self, nodes: int | None = None) -> float:
+        """Memory of the processes of the node that uses most now, of all or of the first `nodes`."""
         ...
 
 

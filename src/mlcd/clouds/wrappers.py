@@ -95,6 +95,26 @@ class NoisyRun(Noisy):
         return self.inner.noise
 
 
+class Reporting(Wrapped):
+    """Makes trials report as on rented nodes, where the inner cloud only knows how fast a configuration is.
+
+    Nothing for `start_seconds`, then every `every_seconds`, at rates around the inner one with log-normal deviation
+    `sigma`. The final run is unchanged.
+    """
+
+    def __init__(self, inner: Cloud, *, start_seconds: float, every_seconds: float, sigma: float, seed: int) -> None:
+        if not (start_seconds >= 0 and every_seconds > 0 and 0 <= sigma < 1):
+            raise ValueError(f"out of bounds (got {start_seconds}, {every_seconds}, {sigma})")
+        super().__init__(inner)
+        self.start_seconds, self.every_seconds = start_seconds, every_seconds
+        self.sigma, self.seed = sigma, seed
+
+    def lease(self, order: Order) -> Lease:
+        """The inner lease, with reports keyed by (seed, configuration, attempt)."""
+        lease = super().lease(order)
+        return _ReportingLease(lease, self, order) if order.purpose is Purpose.TRIAL else lease
+
+
 class SlowerRun(Wrapped):
     """Makes the final run slower than the trials: its work takes 1 + `share` times as long."""
 
@@ -201,6 +221,25 @@ class _ScaledLease(_WrappedLease):
     def progress(self) -> Iterator[JobProgress]:
         for point in self.inner.progress():
             yield JobProgress(point.seconds, point.samples * self.factor)
+
+
+class _ReportingLease(_WrappedLease):
+    def __init__(self, inner: Lease, cloud: Reporting, order: Order) -> None:
+        super().__init__(inner)
+        self.cloud, self.order = cloud, order
+
+    def progress(self) -> Iterator[JobProgress]:
+        cloud, order = self.cloud, self.order
+        inner = self.inner.progress()
+        first, second = next(inner), next(inner)  # a job that fails does so here
+        per_second = (second.samples - first.samples) / (second.seconds - first.seconds)
+        random = generator("reporting", cloud.seed, order.config, order.attempt)
+        seconds, samples = cloud.start_seconds, 0.0
+        while True:
+            yield JobProgress(seconds, samples)
+            seconds += cloud.every_seconds
+            factor = math.exp(cloud.sigma * random.gauss() - cloud.sigma**2 / 2)  # 1 in the mean
+            samples += per_second * cloud.every_seconds * factor
 
 
 class _ResumedLease(_WrappedLease):

@@ -206,7 +206,7 @@ class SearchDecider:
             if isinstance(answer, Refusal):
                 stopped = f"a {ledger.problem.trial_noun} of {answer.choice} was refused: {answer.reason}"
                 continue
-            price = ledger.problem.price(suggestion.config)
+            price = ledger.problem.lease_price(suggestion.config)
             reason = _reason(ledger.problem, suggestion)
             requests.append(Request(role=Role.TRIAL, authorisation=answer, reason=reason, usd_per_hour=price))
         return tuple(requests), stopped

@@ -100,7 +100,7 @@ def attempt_at(account: Account, place: Place | None, *, role: Role) -> Start | 
 
 
 def _training(account: Account, answer: Authorisation, place: Place, role: Role = Role.TRAINING) -> Request:
-    price = account.run.problem.price(place.plan.config)
+    price = account.run.problem.lease_price(place.plan.config)
     return Request(role=role, authorisation=answer, usd_per_hour=price, watch=place.watch)
 
 

@@ -81,7 +81,9 @@ def refusal_text(ledger: Ledger, row: int) -> str:
         free_seconds = None if free_seconds is None else free_seconds - reserve.worst_seconds
     parts = []
     if free_usd is not None and usd > free_usd:
-        parts.append(f"its {problem.trial_noun} costs up to {usd}, and {max(free_usd, Usd(0))} is free")
+        free = max(free_usd, Usd(0))
+        than = f"{usd - free} more than is free" if str(usd) == str(free) else f"and {free} is free"
+        parts.append(f"its {problem.trial_noun} costs up to {usd}, {than}")
     if free_seconds is not None and seconds > free_seconds:
         left = format_seconds(max(free_seconds, 0.0))
         parts.append(f"its {problem.trial_noun} takes up to {format_seconds(seconds)}, and {left} is free")

@@ -84,7 +84,7 @@ def _usd_per_million(run: SearchRun, config: Config, requests_per_second: float)
     return run.problem.price(config).for_seconds(REQUESTS_PER_MILLION / rate)
 
 
-def _failed_verifications(run: SearchRun) -> tuple[Attempt, ...]:
+def failed_verifications(run: SearchRun) -> tuple[Attempt, ...]:
     """Verifications that failed."""
     return tuple(attempt for attempt in run.earlier if attempt.ending is Ending.MOVED)
 
@@ -93,14 +93,14 @@ def rejected(run: SearchRun) -> tuple[RejectedConfig, ...]:
     """Tried configurations that were not chosen: first those that meet the goal, best first; the failed last."""
     choice = chosen(run)
     best = choice.config if choice else None
-    failed = {attempt.config: attempt for attempt in _failed_verifications(run)}
+    failed = {attempt.config: attempt for attempt in failed_verifications(run)}
     measured = {trial.config: trial for trial in best_forms(run.problem, run.history) if trial.config != best}
     meet = [trial for trial in measured.values() if trial.meets(run.problem.goal)]
     miss = [trial for trial in measured.values() if not trial.meets(run.problem.goal)]
     meet.sort(key=lambda trial: _value(run, trial))
     miss.sort(key=lambda trial: _distance(run.problem.goal, trial))
     found = [_met(run, trial, choice, failed.get(trial.config)) for trial in meet]
-    found += [_missed(run, trial) for trial in miss]
+    found += [missed(run, trial) for trial in miss]
     answered = {trial.config for trial in run.history.measured}
     failures = {f.config: f for f in run.history.failures if f.config != best and f.config not in answered}
     return (
@@ -119,7 +119,7 @@ def rejected(run: SearchRun) -> tuple[RejectedConfig, ...]:
 
 def nearest_miss(run: SearchRun) -> RejectedConfig | None:
     """The configuration that misses the goal by least; None if none was measured that misses it."""
-    failed = _failed_verifications(run)
+    failed = failed_verifications(run)
     if failed:
         nearest = min(failed, key=lambda attempt: attempt.load.p99_seconds if attempt.load else math.inf)
         return RejectedConfig(
@@ -129,10 +129,10 @@ def nearest_miss(run: SearchRun) -> RejectedConfig | None:
             text=f"in its verification: {nearest.message}",
             load=nearest.load,
         )
-    missed = [trial for trial in best_forms(run.problem, run.history) if not trial.meets(run.problem.goal)]
-    if not missed:
+    short = [trial for trial in best_forms(run.problem, run.history) if not trial.meets(run.problem.goal)]
+    if not short:
         return None
-    return _missed(run, min(missed, key=lambda trial: _distance(run.problem.goal, trial)))
+    return missed(run, min(short, key=lambda trial: _distance(run.problem.goal, trial)))
 
 
 def _measurement(run: SearchRun, config: Config) -> Measurement | None:
@@ -160,7 +160,7 @@ def _distance(goal: Goal, trial: Measurement) -> float:
     return max(late, 1.0) * max(short, 1.0)
 
 
-def _promised_share(run: SearchRun) -> float:
+def promised_share(run: SearchRun) -> float:
     """The share of its measured rate that is promised of the choice: prices of the others are at the same share."""
     choice = chosen(run)
     if choice is None or run.problem.goal.rate is not None:
@@ -175,7 +175,7 @@ def _rejected(run: SearchRun, trial: Measurement, reason: RejectionReason, text:
         reason=reason,
         text=text,
         samples_per_second=trial.samples_per_second,
-        usd_per_million=_usd_per_million(run, trial.config, trial.samples_per_second * _promised_share(run)),
+        usd_per_million=_usd_per_million(run, trial.config, trial.samples_per_second * promised_share(run)),
         load=trial.load,
     )
 
@@ -200,7 +200,8 @@ def _met(run: SearchRun, trial: Measurement, choice: ServingChoice | None, faile
     return _rejected(run, trial, reason, text)
 
 
-def _missed(run: SearchRun, trial: Measurement) -> RejectedConfig:
+def missed(run: SearchRun, trial: Measurement) -> RejectedConfig:
+    """A measured configuration that does not meet the goal, with the limit that it breaks."""
     goal, load = run.problem.goal, trial.load
     if goal.slo is not None and load is not None and not load.meets(goal.slo):
         if load.errors:

@@ -135,9 +135,21 @@ def _stored_bytes(model: Any, path: Path) -> int:
         raise BadInput(f"{path}: a damaged model (weights of an unknown type); export the model again") from error
 
 
+_NOT_MODELS = {
+    ".gguf": "weights of a language model, not an ONNX file: mlcd init llm.yaml -t llamacpp",
+    ".safetensors": "weights without their model, not an ONNX file; export the model with torch.onnx.export, or serve a"
+    " language model's folder: mlcd init llm.yaml -t vllm",
+    ".py": "a script, not an ONNX file; export the model with torch.onnx.export, or serve a server of your own:"
+    " server.run in a job file",
+}
+"""Suffix of a file that is given instead of a model -> what it is, and what to do with it."""
+
+
 def _diagnosis(path: Path) -> str:
     """Whether the file is cut off or not ONNX at all, as a message. A model is a list of fields with their lengths."""
     size = path.stat().st_size
+    if path.suffix.lower() in _NOT_MODELS:
+        return _NOT_MODELS[path.suffix.lower()]
     with path.open("rb") as file:
         if size == 0:
             return "the file is empty; export the model again"

@@ -14,6 +14,8 @@ from mlcd.spec.spot import ANY
 from mlcd.units import Usd
 
 FIELD = "resources.use_spot"
+WITHOUT_SPOT = ("local", "slurm")
+"""Where no node is ever sold on a spot market."""
 
 
 def with_market(
@@ -27,7 +29,7 @@ def with_market(
     """
     spot = {i.name: i.spot_usd_per_hour for i in instances if i.spot_usd_per_hour is not None}
     if spec.resources.use_spot != ANY:
-        _check_unused(spec)
+        _check_unused(spec, has_spot=bool(spot))
         return problem, ()
     if not spot:
         words, instead = f"{spec.resources.infra} has no spot market", "false"
@@ -74,6 +76,8 @@ def with_market(
     return replace(problem, space=space, usd_per_hour=tuple(prices), interruptions=interruptions), tuple(notes)
 
 
-def _check_unused(spec: TrainSpec) -> None:
+def _check_unused(spec: TrainSpec, *, has_spot: bool) -> None:
+    if spec.resources.only_spot and not has_spot and spec.resources.infra.partition("/")[0] in WITHOUT_SPOT:
+        raise spec.error(FIELD, f"{spec.resources.infra} has no spot market", value=True, allowed="false")
     if "search.spot" in spec.places and spec.resources.use_spot is False and "on" not in dict(spec.overrides):
         raise spec.error("search.spot", "says how spot nodes behave, and this job uses none", allowed="use_spot: any")

@@ -106,6 +106,8 @@ def on_nodes(spec: TrainSpec, kind: str, rest: str, home: Path, *, engine: NodeE
         problem, remarks = with_moves(spec, problem)
     else:
         remarks = ignored_note(spec, kind)
+        if spec.file_mounts:
+            remarks = (*remarks, f"{kind} mounts nothing: file_mounts is ignored; the script has the files of workdir")
     notes = (*notes, *remarks)
     if spec.batch is not None:
         problem, remarks = with_batches(spec, problem, prices)
@@ -229,12 +231,18 @@ def types_and_counts(
 
 
 def types_with_counts(
-    spec: TrainSpec | ServeSpec, engine: TypesOffered, counts: Callable[[str], tuple[int, ...]], *, field: str
+    spec: TrainSpec | ServeSpec,
+    engine: TypesOffered,
+    counts: Callable[[str], tuple[int, ...]],
+    *,
+    field: str,
+    besides: int = 0,
 ) -> tuple[tuple[Instance, ...], dict[str, tuple[int, ...]], tuple[str, ...]]:
     """The types that the job may choose from, how many nodes of each, and notes on what was excluded.
 
     counts  those that the job allows, by type
     field   where the job gives them
+    besides  further nodes that each lease has
     """
     there = engine.offer()
     priced = [instance.name for instance in there]
@@ -242,20 +250,29 @@ def types_with_counts(
     notes = list(getattr(engine, "notes", ()))
     offered = with_gpus(spec, there, engine.name, notes)
     by_type: dict[str, tuple[int, ...]] = {}
+    beside = " beside the node that sends the load" if besides else ""
     refused = engine.refused() if isinstance(engine, SeveralPlaces) else {}
     instances = _wanted(spec, offered, notes, refused)
     for instance in instances:
-        most = engine.most_nodes(instance.name)
+        most = _most_nodes(engine, instance.name, besides)
         every = counts(instance.name)
         fitting = tuple(n for n in every if most is None or n <= most)
         if len(fitting) < len(every):
-            notes.append(f"{engine.name} has room for at most {most} x {instance.name}: more are excluded")
+            notes.append(f"{engine.name} has room for at most {most} x {instance.name}{beside}: more are excluded")
         if fitting:
             by_type[instance.name] = fitting
     if not by_type:
-        room = ", ".join(f"{engine.most_nodes(each.name)} x {each.name}" for each in instances[:MOST_LISTED])
-        raise spec.error(field, f"{engine.name} has no room for this many nodes of any type", allowed=f"at most {room}")
+        room = ", ".join(f"{_most_nodes(engine, i.name, besides)} x {i.name}" for i in instances[:MOST_LISTED])
+        raise spec.error(
+            field, f"{engine.name} has no room for this many nodes of any type{beside}", allowed=f"at most {room}"
+        )
     return tuple(instance for instance in instances if instance.name in by_type), by_type, tuple(notes)
+
+
+def _most_nodes(engine: TypesOffered, name: str, besides: int) -> int | None:
+    """The most nodes of a type that a lease can have besides so many; None where only the provider knows."""
+    most = engine.most_nodes(name)
+    return None if most is None else max(most - besides, 0)
 
 
 def _wanted(

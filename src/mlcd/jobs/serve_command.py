@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from mlcd.clouds.gpu_share import WHOLE
@@ -55,11 +55,15 @@ def command_job(
     spec: ServeSpec, server: ServerCommand, *, seed: int, folder: Path, nodes: Leasable | None = None
 ) -> CommandJob:
     """The job's space, prices, servers and load. Raises SpecError."""
+    per_node = [knob.name for knob in spec.declared_knobs.knobs if knob.per_node]
+    spec = replace(spec, declared_knobs=spec.declared_knobs.on_each_node(server.nodes))
     check_size(spec, "knobs", spec.declared_knobs.combinations, narrow="knobs")
     gpu = _gpu(spec) if nodes is None else None
     rows = _rows(spec, [LOCAL] if nodes is None else [instance.name for instance in nodes.instances])
     every = [row for found in rows.values() for row in found]
     knobs, notes = spec.declared_knobs.server_knobs(every), tuple(never_chosen(spec.declared_knobs, every))
+    if server.nodes > 1:
+        notes = (*notes, f"each server has {server.nodes} nodes: nodes / {server.nodes} is the number of servers")
     if nodes is None:
         names = spec.declared_knobs.names
         space = Space(knobs, tuple(Config(tuple(zip(names, row, strict=True))) for row in rows[LOCAL]))
@@ -79,6 +83,8 @@ def command_job(
         gpu=gpu,
         setup=spec.setup,
         workdir=workdir(spec),
+        nodes=server.nodes,
+        per_node=per_node,
     )
     if server.api is not Api.OPENAI:
         test = _plain_test(spec, server, seed)

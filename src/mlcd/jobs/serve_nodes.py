@@ -50,6 +50,7 @@ RENTED_TRIAL = TrialPolicy(
 """A rented node starts in minutes, is set up, and a large model is fetched and loaded: most of a trial is not load."""
 RENTED_START_STOP_SECONDS = 1500.0
 """Time in a verification to rent the nodes, start the servers and give the nodes back: as much as a trial may wait."""
+LOAD_NODE_NOTE = "one node more of each lease sends the load: load tests and verifications pay for it, requests do not"
 _FOR_RENTED = ("workdir", "setup", "secrets", "file_mounts", "resources.image_id")
 """Fields for nodes that have nothing of this machine."""
 
@@ -59,6 +60,7 @@ class Leasable:
     """The nodes that a job may lease.
 
     counts   how many nodes of each type
+    loads_from_node  whether each lease has one node more, which sends the load
     secrets  values that reach servers there through SkyPilot, to be kept out of messages
     """
 
@@ -68,6 +70,7 @@ class Leasable:
     counts: Mapping[str, tuple[int, ...]]
     notes: tuple[str, ...]
     secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    loads_from_node: bool = False
 
     @property
     def has_choice(self) -> bool:
@@ -104,7 +107,14 @@ class Leasable:
             is_here=self.is_here,
             shares_files=not self.is_rented,
             secrets=self.secrets,
+            load_processors={i.name: i.vcpus for i in self.instances} if self.loads_from_node else None,
         )
+
+    def lease_prices(self, space: Space, prices: Sequence[Usd]) -> tuple[Usd, ...]:
+        """What a lease of each configuration costs an hour, where it has one node more; else nothing of its own."""
+        if not self.loads_from_node:
+            return ()
+        return tuple(price + Usd(price.micros // c.nodes) for c, price in zip(space, prices, strict=True))
 
 
 def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
@@ -130,13 +140,19 @@ def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
     if is_rented:
         _check_rented(spec)
     engine = engine_for(kind, rest, home, spec)
+    each = 1 if spec.server is None else spec.server.nodes
     replicas, goal = spec.resources.replicas, spec.goal
     notes: tuple[str, ...] = ()
     has_rate = goal.rate is not None or (bool(spec.load.trace) and "goal.minimize" in spec.places)
     if len(replicas) > 1 and not has_rate and goal.minimize is Objective.COST and not spec.search.every_replica:
         notes = (f"without goal.rate, requests per dollar do not depend on the replicas: {replicas[0]} is used",)
         replicas = replicas[:1]
-    instances, counts, more = types_with_counts(spec, engine, lambda _: replicas, field="resources.replicas")
+    besides = int(spec.load.from_node)
+    instances, counts, more = types_with_counts(
+        spec, engine, lambda _: tuple(each * n for n in replicas), field="resources.replicas", besides=besides
+    )
+    if besides:
+        more = (*more, LOAD_NODE_NOTE)
     return Leasable(
         kind=kind,
         engine=engine,
@@ -144,12 +160,18 @@ def leasable(spec: ServeSpec, home: Path) -> Leasable | None:
         counts=counts,
         notes=(*notes, *more),
         secrets=secret_values(spec),
+        loads_from_node=spec.load.from_node,
     )
 
 
 def _check_rented(spec: ServeSpec) -> None:
     """Raises SpecError for what cannot run on nodes that have nothing of this machine."""
     check_secrets(spec)
+    if spec.load.from_node:
+        problem = "is not for rented nodes in this version"
+        raise spec.error(
+            "load.from", problem, value="node", allowed=f"here, or resources.infra: {' or '.join(SHARING_FILES)}"
+        )
     if spec.server is None and engine_of(Path(spec.model)) is Engine.PYTORCH:
         problem = "files of PyTorch are served on local, minicloud and slurm; for rented nodes, export it to ONNX"
         raise spec.error("model", problem, value=spec.model, allowed="a file such as model.onnx, or server: {run: ...}")

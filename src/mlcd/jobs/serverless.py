@@ -127,7 +127,7 @@ def _prepared(
         seed=seed,
         catalog_date=problem.prices.date.isoformat(),
         spec=_spec_to_json(spec, now),
-        notes=learning_notes(folder, earlier, now),
+        notes=(*_ignored_notes(spec), *learning_notes(folder, earlier, now)),
         functions=facts,
         now=now,
     )
@@ -305,6 +305,12 @@ def _simulated(spec: ServerlessSpec) -> SimWorkload:
             allowed=allowed,
             nearest=nearest(name, [*SIMULATED_WORKLOADS, "paper", "toy"]),
         ) from error
+
+
+def _ignored_notes(spec: ServerlessSpec) -> tuple[str, ...]:
+    """That a simulated training reads no data."""
+    is_ignored = spec.resources.infra == SIMULATED_INFRA and bool(spec.workload.data)
+    return (f"{SIMULATED_INFRA} reads no data: workload.data is ignored",) if is_ignored else ()
 
 
 def _simulated_problem(spec: ServerlessSpec, laws: SimWorkload) -> FunctionProblem:

@@ -169,7 +169,7 @@ def _result(
         total_seconds=time.perf_counter() - begun,
         relative_error=error,
         processor_share=phase.processor_seconds / phase.seconds if phase.seconds > 0 else 0.0,
-        saturated=_saturation(phase, plan.slo_seconds),
+        saturated=_saturation(phase, plan.slo_seconds, plan.processors),
         first_error=phase.first_error,
         steps=tuple(_as_step(step) for step in steps or ()),
     )
@@ -188,10 +188,10 @@ def _as_step(phase: LoadPhase) -> LoadStep:
     )
 
 
-def _saturation(phase: LoadPhase, slo_seconds: float | None) -> str:
+def _saturation(phase: LoadPhase, slo_seconds: float | None, processors: float = 1.0) -> str:
     """Why the generator may have limited the result: it was busy nearly all the time, or sent requests too late."""
     share = phase.processor_seconds / phase.seconds if phase.seconds > 0 else 0.0
-    if share > _SATURATED_SHARE:
+    if share > _SATURATED_SHARE * processors:
         return f"the load generator used {share:.0%} of a processor"
     if phase.rate and phase.late and not phase.stopped:
         late = sorted(phase.late)[math.ceil(0.99 * len(phase.late)) - 1]

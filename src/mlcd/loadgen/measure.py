@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 
 from mlcd.loadgen.plan import LoadInput, LoadPlan, Scenario
-from mlcd.loadgen.process import run_generator
+from mlcd.loadgen.process import Generator, result_of, run_generator
 from mlcd.loadgen.result import LoadResult
 
 
@@ -27,10 +27,13 @@ def measure_load(
     further: tuple[str, ...] = (),
     path: str = "",
     body: str = "",
+    processors: float = 1.0,
+    generator: Generator = run_generator,
 ) -> LoadResult:
     """Load the server at `address` and return the result. See LoadPlan for the arguments.
 
     apart  whether the generator has processors of its own (`split_cores`); kept in the result
+    generator  runs it: on this machine, or elsewhere
     Takes `seconds`, a start of about 0.1 s and the time of the last requests; the process is killed after three times
     that. Raises BadInput for an invalid plan, MlcdError where the generator fails.
     """
@@ -50,11 +53,12 @@ def measure_load(
         further=further,
         path=path,
         body=body,
+        processors=processors,
     )
-    return replace(run_plan(plan), apart=apart)
+    return replace(run_plan(plan, generator), apart=apart)
 
 
-def run_plan(plan: LoadPlan) -> LoadResult:
+def run_plan(plan: LoadPlan, generator: Generator = run_generator) -> LoadResult:
     """Run the plan in a separate process. Raises like measure_load."""
-    output = run_generator("mlcd.loadgen", json.dumps(asdict(plan)), most_seconds=3 * plan.seconds + 60)
-    return LoadResult.from_json(json.loads(output))
+    output = generator("mlcd.loadgen", json.dumps(asdict(plan)), most_seconds=3 * plan.seconds + 60)
+    return result_of(output, LoadResult.from_json)

@@ -51,6 +51,7 @@ class LoadPlan:
     cpus         processors the generator may use; empty: all that are available to it
     seed         of the arrivals and of the numbers sent
     further      addresses of further servers, which share the load
+    processors   what the generator has, where that is a part of one
     path, body   of plain HTTP: where the requests go, and the JSON text of each; "": tensors, by `model` and `inputs`
     """
 
@@ -67,6 +68,7 @@ class LoadPlan:
     cpus: tuple[int, ...] = ()
     seed: int = 0
     further: tuple[str, ...] = ()
+    processors: float = 1.0
     path: str = ""
     body: str = ""
 
@@ -77,6 +79,8 @@ class LoadPlan:
             raise BadInput(f"a latency limit must be more than 0 s (got {self.slo_seconds:g})")
         if self.rate is not None and not (0 < self.rate < math.inf):
             raise BadInput(f"a rate must be more than 0 requests/s (got {self.rate:g})")
+        if not 0 < self.processors <= 1:
+            raise BadInput(f"the generator has more than 0 and at most 1 processor (got {self.processors:g})")
         if self.percentile not in (50, 95, 99):
             raise BadInput(f"a latency limit must be on p50, p95 or p99 (got p{self.percentile})")
         if not 1 <= self.concurrency <= MOST_CONNECTIONS or not 1 <= self.together <= MOST_CONNECTIONS:

@@ -16,6 +16,14 @@ FROM_STDIN = "--plan-from-stdin"
 _PREFIX = "mlcd.loadgen: "
 
 
+class Generator(Protocol):
+    """Runs a generator on this machine (`run_generator`) or elsewhere (`mlcd.loadgen.remote`)."""
+
+    def __call__(self, module: str, plan: str, *, most_seconds: float) -> str:
+        """See run_generator."""
+        ...
+
+
 class _Plan(Protocol):
     @property
     def cpus(self) -> tuple[int, ...]: ...
@@ -26,6 +34,7 @@ class _Result(Protocol):
 
 
 P = TypeVar("P", bound=_Plan)
+R = TypeVar("R")
 
 
 def run_generator(module: str, plan: str, *, most_seconds: float) -> str:
@@ -58,6 +67,14 @@ def run_generator(module: str, plan: str, *, most_seconds: float) -> str:
     if process.returncode != 0:
         raise MlcdError(f"the load generator ended with code {process.returncode}: {last}")
     return output
+
+
+def result_of(output: str, read: Callable[[dict[str, Any]], R]) -> R:
+    """What a generator printed, as `read` reads it. Raises MlcdError where it is something else."""
+    try:
+        return read(json.loads(output))
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise MlcdError("the load generator did not print a result") from error
 
 
 def plan_from_stdin() -> dict[str, Any]:

@@ -65,6 +65,8 @@ class Job:
     learning_rate  for this batch, by the job's rule
     target         the metric at which the training is done, as JSON
     knobs          the chosen value of each knob, None where it does not apply; the job gets them as variables
+    server_nodes   of a server: over how many nodes it is spread
+    node_envs      of a server over several nodes: the variables of each of them
     """
 
     lease_id: str
@@ -86,6 +88,8 @@ class Job:
     learning_rate: float | None = None
     target: str = ""
     knobs: Mapping[str, str | int | float | None] = field(default_factory=dict)
+    server_nodes: int = 1
+    node_envs: Sequence[Mapping[str, str]] = ()
 
     def to_json(self) -> str:
         """The text of job.json."""
@@ -196,6 +200,7 @@ class Agent:
             **{name: value for name, value in os.environ.items() if name not in ("MLCD_HOME", "MLCD_STORE")},
             "MLCD_CHECKPOINT_SECONDS": str(job.checkpoint_seconds),  # the job file may override it
             **job.envs,
+            **(job.node_envs[place.rank % job.server_nodes] if job.node_envs else {}),
             **_variables(job.knobs),
             "MLCD_LEASE": job.lease_id,
             "MLCD_RANK": str(place.rank),
@@ -419,7 +424,14 @@ def _placement(job: Job, rank: int | None, addresses: str) -> Placement:
         rank = int(env.get("MLCD_RANK") or env.get("SLURM_PROCID") or env.get("SKYPILOT_NODE_RANK") or 0)
     known = addresses or env.get("MLCD_ADDRESSES") or ",".join(env.get("SKYPILOT_NODE_IPS", "").split())
     places = tuple(filter(None, known.split(","))) or ("127.0.0.1",)
-    return Placement(rank=rank, addresses=places, port=job.port, topology=job.topology, gpus=job.gpus)
+    return Placement(
+        rank=rank,
+        addresses=places,
+        port=job.port,
+        topology=job.topology,
+        gpus=job.gpus,
+        server_nodes=job.server_nodes,
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

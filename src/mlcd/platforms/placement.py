@@ -15,6 +15,7 @@ class Placement:
     port       the first of PORTS consecutive ports that are free on every node
     topology   `ring` (all-reduce) or `ps` (parameter server)
     gpus       of each node; 0 for none
+    server_nodes  of a server: over how many nodes it is spread
     """
 
     rank: int
@@ -22,6 +23,7 @@ class Placement:
     port: int
     topology: str = "ring"
     gpus: int = 0
+    server_nodes: int = 1
 
     @property
     def nodes(self) -> int:

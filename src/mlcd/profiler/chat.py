@@ -86,11 +86,12 @@ class ChatTest:
             cpus=place.client_cpus,
             seed=seed,
             further=place.further,
+            processors=place.generator_processors,
         )
 
     def _run(self, lease: ServerLease, plan: ChatPlan) -> ChatResult:
         try:
-            return measure_chat(plan)
+            return measure_chat(plan, lease.endpoint.generator)
         finally:
             lease.memory_gib()
             lease.check()

@@ -145,6 +145,8 @@ class LoadTest:
                 further=place.further,
                 path=self.path,
                 body=self.body,
+                processors=place.generator_processors,
+                generator=place.generator,
             )
         finally:
             lease.memory_gib()

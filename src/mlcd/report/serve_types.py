@@ -116,6 +116,7 @@ class ServeScenarioJson:
     scenario: Annotated[str | None, "single-stream, multi-stream, server, offline or chat"]
     headroom: Annotated[Share | None, "share of the measured rate that is not promised"]
     verify_seconds: Annotated[Seconds | None, "how long the choice is verified; 0: not at all"]
+    from_node: Annotated[bool, "whether one node more of each lease sent the load; else mlcd's own machine did"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +237,7 @@ class ServeTrialJson:
     config: Knobs
     attempt: Number
     reason: Annotated[str, "why it was tried"]
-    usd_per_hour: Money
+    usd_per_hour: Annotated[Money, "of its lease, with the node that sends the load where there is one"]
     authorised_usd: Annotated[Money, "the worst case that the ledger authorised"]
     authorised_seconds: Seconds
     seconds: Seconds

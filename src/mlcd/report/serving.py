@@ -86,7 +86,8 @@ def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
     if load.gpu_memory_gib is not None:
         rows.append(["GPU memory", f"{load.gpu_memory_gib:.2f} GiB"])
     if load.generator_share is not None:
-        rows.append(["load generator", f"{load.generator_share:.0%} of a processor"])
+        own = ", on a node of its own" if record.serving is not None and record.serving.from_node else ""
+        rows.append(["load generator", f"{load.generator_share:.0%} of a processor{own}"])
     if load.network_seconds is not None:
         far = latency_text(load.network_seconds)
         rows.append(["way to the node and back", f"{far}, part of every latency: the load comes from this machine"])

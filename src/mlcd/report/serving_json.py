@@ -66,7 +66,7 @@ def _result(record: SearchRun) -> ServeJson:
         ),
         load=copied(ServeScenarioJson, facts)
         if facts
-        else ServeScenarioJson(scenario=None, headroom=None, verify_seconds=None),
+        else ServeScenarioJson(scenario=None, headroom=None, verify_seconds=None, from_node=False),
         configurations=len(record.problem.space),
         untried=found.untried,
         stopped=record.stopped,

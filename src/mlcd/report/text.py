@@ -27,6 +27,8 @@ _UNIT = re.compile(r"(?<![0-9A-Za-z.-])([0-9][0-9.,]*) (?=(?:ms|s|min|h|d|x|of|M
 _DURATION = re.compile("(?<=[0-9]\N{NO-BREAK SPACE})(d|h|min) (?=[0-9]+\N{NO-BREAK SPACE}(?:h|min|s)\\b)")
 """Between the parts of a duration: `12 h 14 min` is not broken where lines have room for it."""
 _ROOM_FOR_DURATION = 24
+_PATH = re.compile(r"(?:^| )~?/\S{20}")
+"""A path is copied: one that is longer than a line is left whole, and the terminal breaks it."""
 _LAST_STYLE = re.compile(r"\x1b\[[0-9;]*m$")
 
 
@@ -106,7 +108,7 @@ def paragraphs(parts: Sequence[Sequence[Item]]) -> list[Item]:
 
 
 def rendered(items: Sequence[Item], *, width: int | None = None, colour: bool = False) -> str:
-    """The text without a newline at its end; no line is longer than `width`.
+    """The text without a newline at its end; no line is longer than `width`, but one with a path that is.
 
     width  None: no limit, as in a file
     """
@@ -160,7 +162,7 @@ def _lines(line: Line, width: int | None) -> Iterator["RenderableType"]:
         return
     indent = len(line.text) - len(line.text.lstrip())
     hang = line.hang if line.is_wrapped or line.hang else 2
-    for part in _wrapped(line.text.strip(), limit, indent, indent + hang):
+    for part in _wrapped(line.text.strip(), limit, indent, indent + hang, cuts=not _PATH.search(line.text)):
         yield Text(part, str(line.style))
 
 
@@ -170,14 +172,16 @@ def _limit(width: int | None, is_wrapped: bool) -> int | None:
     return width
 
 
-def _wrapped(text: str, width: int, indent: int = 0, hang: int = 0) -> list[str]:
-    """The text in lines, the first indented by `indent` and the others by `hang`."""
+def _wrapped(text: str, width: int, indent: int = 0, hang: int = 0, *, cuts: bool = True) -> list[str]:
+    """The text in lines, the first indented by `indent` and the others by `hang`; `cuts`: words that are too long."""
     most = max(width, hang + 8)
     first, rest = " " * indent, " " * hang
     joined = _UNIT.sub("\\1\N{NO-BREAK SPACE}", text)
     if most - hang >= _ROOM_FOR_DURATION:
         joined = _DURATION.sub("\\1\N{NO-BREAK SPACE}", joined)
-    lines = wrap(joined, most, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False)
+    lines = wrap(
+        joined, most, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False, break_long_words=cuts
+    )
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines] or [""]
 
 
@@ -190,9 +194,10 @@ def _table(table: Rows, width: int | None) -> Iterator["RenderableType"]:
     if limit is None or gaps + sum(natural) <= limit:
         yield from _grid(table, natural, limit or WIDTH)
         return
-    if width is None:  # the last column shrinks, the others keep their widths
-        natural[-1] = max(_LEAST_LAST, limit - gaps - sum(natural[:-1]))
-        yield from _grid(table, natural, limit)
+    if width is None:  # the last column shrinks; the others only where that is not enough
+        last = limit - gaps - sum(natural[:-1])
+        narrow = _squeezed(table, natural, limit - gaps) if last < _LEAST_LAST else []
+        yield from _grid(table, narrow or [*natural[:-1], max(_LEAST_LAST, last)], limit)
         return
     rooms = {gap: limit - table.indent - gap * (len(natural) - 1) for gap in (table.gap, _LEAST_GAP)}
     if sum(natural) <= rooms[_LEAST_GAP]:  # columns closer together are better than wrapped ones

@@ -237,7 +237,8 @@ def _failures(record: SearchRun) -> list[Item]:
     most_first = sorted(groups.items(), key=lambda item: -len(item[1]))
     for reason, configs in most_first[:MOST_NAMED]:
         lines.append(Line(f"  {len(configs)} x {reason}", hang=4, is_wrapped=True))
-        lines.append(Line(" " * 6 + listed(configs), is_wrapped=True))
+        separator = "; " if any(", " in config for config in configs) else ", "  # knobs have commas between them
+        lines.append(Line(" " * 6 + listed(configs, separator=separator), is_wrapped=True))
     if len(most_first) > MOST_NAMED:
         lines.append(Line(f"  and {len(most_first) - MOST_NAMED:,} more reasons: mlcd show {record.run_id} -o json"))
     return lines
@@ -248,7 +249,7 @@ def _receipt(record: SearchRun, paid: Receipt) -> list[Item]:
     if paid.savings:
         items.append(Line("Savings, search included, compared with training without a search on", Style.HEADING))
         for saving in paid.savings:
-            items += map(Line, _saving(record, saving))
+            items += [Line(text, hang=4, is_wrapped=True) for text in _saving(record, saving)]
     return items
 
 

@@ -27,6 +27,7 @@ class ServingFacts:
     profile         requests a second of every hour; empty: the traffic does not change
     language        a language model's sizes, for later runs of other models; None if they are not known
     earlier         the runs of other models that the strategy knew when this one began
+    from_node       whether one node more of each lease sent the load
     machines        the GPUs of a language model's nodes by instance type, "" for this machine; the known ones only
     """
 
@@ -40,6 +41,7 @@ class ServingFacts:
     language: LanguageModel | None = None
     earlier: tuple[str, ...] = ()
     machines: Mapping[str, Machine] = field(default_factory=dict)
+    from_node: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,8 +3,11 @@
 import ast
 from collections.abc import Iterable, Sequence
 
-from mlcd.scripts.reading import Source, text_constant
+from mlcd.scripts.reading import Source, keyword, text_constant
 from mlcd.scripts.script import Edit, Save
+
+MOST_OPTIONS = 5
+MOST_SHOWN = 60
 
 
 def import_edit(source: Source, modules: Sequence[str]) -> Edit:
@@ -37,3 +40,17 @@ def outside_notes(saves: Iterable[Save]) -> list[str]:
         for save in saves
         if save.path and not save.is_inside
     ]
+
+
+def option_notes(source: Source) -> list[str]:
+    """A note for each argument of argparse that the script does not run without."""
+    notes = []
+    for call in source.calls("add_argument"):
+        name = text_constant(call.args[0]) if call.args else None
+        required = keyword(call, "required")
+        if name is None or keyword(call, "default") is not None:
+            continue
+        is_optional = text_constant(keyword(call, "nargs")) in ("?", "*")
+        if isinstance(required, ast.Constant) and required.value is True if name.startswith("-") else not is_optional:
+            notes.append(f"line {call.lineno}: the script needs {name[:MOST_SHOWN]}: add it to `run` in the job file")
+    return notes[:MOST_OPTIONS]

@@ -4,10 +4,12 @@ import ast
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
 from mlcd.errors import BadInput
+from mlcd.scripts.edits import option_notes
 from mlcd.scripts.libraries import library_script
 from mlcd.scripts.pytorch import pytorch_script
 from mlcd.scripts.reading import Source
@@ -104,7 +106,8 @@ def _entries(folder: Path) -> "list[os.DirEntry[str]]":
 def _read(path: Path) -> TrainingScript | None:
     with _refusals(path):
         source = _parsed(path)
-        return library_script(path, source) or pytorch_script(path, source)
+        found = library_script(path, source) or pytorch_script(path, source)
+        return found and replace(found, notes=(*found.notes, *option_notes(source)))
 
 
 def _parsed(path: Path) -> Source:

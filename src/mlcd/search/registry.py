@@ -63,6 +63,12 @@ _NEEDED_INPUT = {
 BUILT_IN = frozenset((*STRATEGIES, *SERVING, *KNOBS))
 """Names that no plug-in may use."""
 
+_MEANT = {
+    **dict.fromkeys(("grid", "grid-search", "all", "brute-force"), ("exhaustive",)),
+    **dict.fromkeys(("bo", "bayesian", "bayes", "gp", "optuna", "tpe"), ("auto", "falcon")),
+}
+"""Other words for a strategy -> the first that may be chosen."""
+
 _PLUGIN_ATTRIBUTES = ("name", "guarded", "suggest", "recommend", "ending")
 
 
@@ -78,7 +84,7 @@ def strategy_class(name: str, *, serving: bool = False, own_knobs: bool = False)
     cls = load_class(PLUGIN_GROUP, name, needs=_PLUGIN_ATTRIBUTES, built_in=BUILT_IN)
     if cls is None:
         allowed = [*(found if serving or own_knobs else STRATEGIES), *plugin_names(PLUGIN_GROUP, built_in=BUILT_IN)]
-        near = nearest(name, allowed)
+        near = nearest(name, allowed) or next((meant for meant in _MEANT.get(name, ()) if meant in allowed), "")
         hint = f"; did you mean {near!r}?" if near else ""
         raise BadInput(f"search.strategy: unknown strategy {name!r}; allowed: {', '.join(allowed)}{hint}")
     return cls

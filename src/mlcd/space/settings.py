@@ -51,6 +51,7 @@ class Setting:
     changes_learning  whether it changes how much a sample teaches the model, and not only the speed
     memory            how a worker's memory changes along its values: `rises`, `falls`, or "" if that is not known
     when              where it applies; None: everywhere
+    per_node          of a server over several nodes: whether each node has a value of its own
     """
 
     name: str
@@ -58,6 +59,7 @@ class Setting:
     changes_learning: bool = False
     memory: str = ""
     when: Condition | None = None
+    per_node: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,14 @@ class Settings:
             size *= len(knob.values)
         return size
 
+    def on_each_node(self, nodes: int) -> "Settings":
+        """The same for a server over so many nodes: a knob per node is one knob for each, `NAME_0`, `NAME_1`, ..."""
+        knobs: list[Setting] = []
+        for knob in self.knobs:
+            names = [of_node(knob.name, rank) for rank in range(nodes)] if knob.per_node else [knob.name]
+            knobs += (replace(knob, name=name) for name in names)
+        return replace(self, knobs=tuple(knobs))
+
     def rows(self, instance: str, nodes: int) -> list[tuple[Value, ...]]:
         """Every combination that may be chosen on this deployment, each with a value for every knob, in order."""
         rows: list[dict[str, Value]] = [{INSTANCE: instance, NODES: nodes}]
@@ -127,6 +137,11 @@ class Settings:
             (plain,) = space_of({knob.name: [value for value in knob.values if value in seen] or [UNSET]}).knobs
             found.append(_occurring(knob, seen) if UNSET in seen else plain)
         return tuple(found)
+
+
+def of_node(name: str, rank: int) -> str:
+    """What the knob `name` of one node is called."""
+    return f"{name}_{rank}"
 
 
 def in_order_of_conditions(knobs: Sequence[Setting]) -> list[Setting]:

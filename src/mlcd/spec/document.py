@@ -1,5 +1,6 @@
 """YAML text as data with line numbers. Tags, aliases, second documents and duplicate keys are refused."""
 
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,13 +32,15 @@ _HINTS = (
     ("scanning an alias", "a glob that begins with * needs quotes"),
     ("'\\t' that cannot start any token", "indent with spaces, not tabs"),
     ("cannot start any token", "put the value in quotes"),
-    ("mapping values are not allowed here", "a value with ': ' in it needs quotes"),
     ("could not find expected ':'", "every field is written as NAME: VALUE"),
     ("unexpected end of stream", "a quote that is opened here is never closed"),
     ("expected ',' or", "a bracket or a comma is missing"),
     ("<block end>", "lines of one block begin in the same column"),
 )
-
+_NO_SPACE = re.compile(r"\s*[A-Za-z_][\w.-]*:[^\s:/]")
+"""A field without the space after its colon, and no address."""
+_ONE_FIELD = re.compile(r"\s*[^\s:]+:(?:\s[^:]*)?")
+_INDENT = re.compile(r" *")
 
 STANDARD_INPUT = "-"
 """The name of a job file that is read from standard input; its paths are relative to the current folder."""
@@ -88,21 +91,31 @@ def document(text: str, *, file: str, path: str = "") -> YamlNode:
         line = text.count("\n", 0, error.position) + 1
         raise SpecError("not YAML: contains a character that is not allowed in text", file=file, line=line) from error
     except yaml.MarkedYAMLError as error:
-        raise _not_yaml(error, file) from error
+        raise _not_yaml(error, text, file) from error
 
 
-def _not_yaml(error: yaml.MarkedYAMLError, file: str) -> SpecError:
+def _not_yaml(error: yaml.MarkedYAMLError, text: str, file: str) -> SpecError:
     """PyYAML's error in one sentence, at the line that the user has to fix."""
     words = ", ".join(part for part in (error.context, error.problem) if part)
     mark = error.problem_mark
     if "unexpected end of stream" in words and error.context_mark is not None:
         mark = error.context_mark
+    line = mark.line + 1 if mark is not None else None
     hint = next((advice for fragment, advice in _HINTS if fragment in words), "")
-    return SpecError(
-        f"not YAML: {words}" + (f"; {hint}" if hint else ""),
-        file=file,
-        line=mark.line + 1 if mark is not None else None,
-    )
+    if line is not None and "mapping values are not allowed here" in words:
+        line, hint = _misread_mapping(text.splitlines(), line)
+    return SpecError(f"not YAML: {words}" + (f"; {hint}" if hint else ""), file=file, line=line)
+
+
+def _misread_mapping(lines: list[str], line: int) -> tuple[int, str]:
+    """Where YAML met a field in the middle of a value, from 1: the line to fix, and how."""
+    before = next((n for n in range(line - 1, 0, -1) if lines[n - 1].strip()), 0)
+    if before and _NO_SPACE.match(lines[before - 1]):
+        return before, "write a space after the colon"
+    is_deeper = before and len(_INDENT.match(lines[line - 1])[0]) > len(_INDENT.match(lines[before - 1])[0])
+    if is_deeper and _ONE_FIELD.fullmatch(lines[line - 1]):
+        return line, "it is indented more than the line before: fields of one block begin in the same column"
+    return line, "a value with ': ' in it needs quotes"
 
 
 def _neighbour(file: Path) -> str:

@@ -99,6 +99,8 @@ _WORKLOAD = FieldTable(
         "target_loss": Field(read=number(least=-1e12, most=1e12)),
         "max_epochs": Field(read=whole(least=1, most=100_000)),
     },
+    later={"target_accuracy": "write target_loss: the loss at which the training ends"},
+    meant={"learning_rate": "rate", "lr": "rate", "loss": "target_loss"},
 )
 
 _SEARCH = FieldTable(
@@ -129,6 +131,7 @@ def serverless_record(now: datetime | None = None) -> FieldTable[ServerlessSpec]
             "search": Field(read=_SEARCH),
         },
         later={"num_nodes": "use functions instead", "run": "use workload instead"},
+        meant={"workers": "functions"},
     )
 
 

@@ -28,6 +28,8 @@ MOST_VALUES = 1000
 MOST_KNOBS = 32
 EXCLUDE, PRESET = "exclude", "preset"
 CHANGES = ("speed", "learning")
+PER = ("server", "node")
+"""For what a server's knob has a value."""
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _RANGE = re.compile(r"(-?[0-9]{1,9})\s*\.\.\s*(-?[0-9]{1,9})")
 _LIKE_A_NUMBER = re.compile(r"[-+0-9.eE]+")
@@ -235,6 +237,11 @@ def _changes(node: YamlNode) -> bool:
     return node.choice(CHANGES, meant={"accuracy": "learning", "quality": "learning"}) == "learning"
 
 
+def _per_node(node: YamlNode) -> bool:
+    """Whether each node of a server has a value of its own."""
+    return node.choice(PER, meant={"nodes": "node", "rank": "node", "host": "node", "servers": "server"}) == "node"
+
+
 _VALUES = Field(read=knob_values, required=True, allowed="a list such as [1, 2, 4]")
 _WHEN = Field(read=_condition)
 _TRAINING_FIELDS: FieldTable[dict[str, Any]] = FieldTable(
@@ -246,11 +253,12 @@ _TRAINING_FIELDS: FieldTable[dict[str, Any]] = FieldTable(
         "when": _WHEN,
     },
     meant={**_MEANT_FIELDS, "effect": "changes", "affects": "changes"},
+    later={"per": "it is for servers over several nodes"},
 )
 _SERVER_FIELDS: FieldTable[dict[str, Any]] = FieldTable(
     make=dict,
-    fields={"values": _VALUES, "when": _WHEN},
-    meant=_MEANT_FIELDS,
+    fields={"values": _VALUES, "when": _WHEN, "per": Field(read=_per_node, into="per_node")},
+    meant={**_MEANT_FIELDS, "each": "per", "for": "per"},
     later={
         "changes": "it is for trainings: a server's knobs change its speed",
         "memory": "it is for trainings: a server that runs out of memory is remembered as one that does not start",

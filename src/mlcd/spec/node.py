@@ -78,6 +78,10 @@ class YamlNode:
             nearest=nearest,
         )
 
+    def unshown(self, problem: str, *, allowed: str = "") -> SpecError:
+        """The error that names this position without the value, which may be a key. The caller raises it."""
+        return SpecError(problem, file=self.file, line=self.line, field=self.path, allowed=allowed)
+
     def plain(self) -> object:
         """The value without positions, as lists, dicts and scalars."""
         if isinstance(self.value, tuple):

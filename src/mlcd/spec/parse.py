@@ -8,7 +8,7 @@ from typing import Any
 
 from mlcd.catalog import Accelerator, parse_accelerator
 from mlcd.catalog.accelerators import MOST_PER_NODE
-from mlcd.errors import SpecError, nearest
+from mlcd.errors import nearest
 from mlcd.plugins import is_object_name
 from mlcd.problem import MOST_SLOWDOWN
 from mlcd.spec.batches import LEARNING_RATE, TARGET, batches, pricing
@@ -83,6 +83,9 @@ def accelerators(node: YamlNode) -> tuple[Accelerator, ...]:
             for count in ((None,) if child.value is None else _PER_NODE(child))
         ]
     else:
+        for item in node.items():
+            if isinstance(item.value, int | float):
+                raise item.error("is a number", allowed=_ACCELERATOR_FORM, nearest=f"resources.gpus: {item.written}")
         items = [(item, item.text(allowed=_ACCELERATOR_FORM)) for item in node.items()]
     for item, written in items:
         accelerator = parse_accelerator(written)
@@ -138,21 +141,15 @@ def environment(node: YamlNode) -> dict[str, str | None]:
     """
     variables: dict[str, str | None] = {}
     if not isinstance(node.filled().value, Mapping):
-        problem = "must be a mapping of names to values"
-        raise SpecError(problem, file=node.file, line=node.line, field=node.path, allowed="{NAME: value}")
+        raise node.unshown("must be a mapping of names to values", allowed="{NAME: value}")
     for name, child in node.mapping().items():
         if not _ENV.fullmatch(name):
-            raise _unshown(child, "is not a valid variable name", allowed="letters, digits and _, no digit first")
+            raise child.unshown("is not a valid variable name", allowed="letters, digits and _, no digit first")
         if isinstance(child.value, tuple | Mapping):
-            raise _unshown(child, "must be text")
+            raise child.unshown("must be text")
         is_number = isinstance(child.value, int | float) and not isinstance(child.value, bool)
         variables[name] = None if child.value is None else child.written if is_number else child.text()
     return variables
-
-
-def _unshown(node: YamlNode, problem: str, *, allowed: str = "") -> SpecError:
-    """The error at this position, without the value. The caller raises it."""
-    return SpecError(problem, file=node.file, line=node.line, field=node.path, allowed=allowed)
 
 
 def _topology(node: YamlNode) -> str:
@@ -212,6 +209,12 @@ def _samples(node: YamlNode) -> float:
     return found
 
 
+def _batch(node: YamlNode) -> int:
+    if isinstance(node.value, tuple):
+        raise node.error("is the one batch of the job", allowed="to choose it, batch: [32, 64] at the top of the file")
+    return node.whole(Bounds(least=1, most=10**9))
+
+
 def _work_of(*, model: str | Transformer | None = None, **given: Any) -> Work:
     if isinstance(model, Transformer):
         return Work(transformer=model, **given)
@@ -224,12 +227,13 @@ WORK = FieldTable(
         "samples": Field(read=_samples),
         "epochs": Field(read=number(above=0, most=1e9)),
         "model": Field(read=_model),
-        "batch": Field(read=whole(least=1, most=10**9)),
+        "batch": Field(read=_batch),
         "topology": Field(read=_topology),
         "workload": Field(read=line_of_text),
         "hours": Field(read=number(above=0, most=87_600)),
         "target": Field(read=TARGET),
     },
+    later=dict.fromkeys(("steps", "max_steps", "iterations"), "write samples instead: steps x batch"),
 )
 
 TRIAL = FieldTable(
@@ -259,6 +263,8 @@ SEARCH = FieldTable(
         "spot": Field(read=SPOT),
         "trial": Field(read=TRIAL),
     },
+    later={"seed": "give --seed on the command line"},
+    meant={"timeout": "goal.deadline", "trials": "max_trials"},
 )
 
 

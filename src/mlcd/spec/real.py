@@ -95,7 +95,7 @@ def prices(node: YamlNode) -> Mapping[str, Usd]:
 def secret_names(node: YamlNode) -> tuple[str, ...]:
     """Names of variables whose values come from the environment. The job file is stored, so it must hold no secret."""
     if isinstance(node.value, Mapping):
-        raise node.error("takes names only: values come from your environment", allowed="[HF_TOKEN, WANDB_API_KEY]")
+        raise node.unshown("takes names only: values come from your environment", allowed="[HF_TOKEN, WANDB_API_KEY]")
     names = []
     for item in node.items():
         name = item.line_of_text(allowed="a variable name")

@@ -87,6 +87,8 @@ class FieldTable(Generic[T]):
                 self.meant.get(name.lower(), "")
                 or (elsewhere or [nearest(name, known) or nearest(name.lower().replace("-", "_"), known)])[0]
             )
+            if right == name and child.path != name:
+                problem, right = "unknown field here; write it at the top of the file", ""
         return SpecError(
             problem, file=child.file, line=child.line, field=child.path, allowed=", ".join(self.fields), nearest=right
         )

@@ -54,6 +54,7 @@ class ServerCommand:
     served_name  the model's name in requests; "": what `model` says
     body         further fields of every request; of `http`, the whole request
     image        a container image in which the command runs, for `--write`; "": none is known
+    nodes        over which one server is spread: the command runs on each, and the first answers
     """
 
     run: str
@@ -63,6 +64,7 @@ class ServerCommand:
     served_name: str = ""
     body: Mapping[str, object] = field(default_factory=dict)
     image: str = ""
+    nodes: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ class LoadSettings:
     scenario        None: `server` where there is a latency limit, else `offline`
     headroom        the share of the measured rate that is kept free; the verification offers the rest
     verify_seconds  how long the choice is load-tested before it is recommended; 0 skips the verification
-
+    from_node       whether one node more of each lease sends the load; else this machine does
     profile         a CSV file with the requests a second of every hour; "": the rate does not change
 
     For a language model: the mean lengths of prompts and answers in tokens, how they vary (None: not at all), how many
@@ -98,6 +100,7 @@ class LoadSettings:
     rate: float | None = None
     headroom: float = 0.3
     verify_seconds: float = 60.0
+    from_node: bool = False
     input_tokens: int = 128
     output_tokens: int = 64
     shared_tokens: int = 0

@@ -22,6 +22,7 @@ TOKEN_LIMITS = tuple(f"{metric}_p{percent}" for metric in ChatMetric for percent
 _PATH_FORM = "a path such as /health or /v1/chat/completions"
 _MEANT_METRIC = {"itl": "tpot", "tbt": "tpot", "latency": "e2e", "time_to_first_token": "ttft"}
 """Other names of what is measured of a language model's answers."""
+MOST_SERVER_NODES = 32
 _IMAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/@:-]{0,254}")
 _IMAGE_FORM = "a name such as vllm/vllm-openai:latest"
 
@@ -59,8 +60,17 @@ SERVER = FieldTable(
         "name": Field(read=line_of_text, into="served_name"),
         "body": Field(read=body),
         "image": Field(read=image),
+        "nodes": Field(read=lambda node: node.whole(Bounds(least=1, most=MOST_SERVER_NODES))),
     },
-    meant={"command": "run", "cmd": "run", "health": "ready", "endpoint": "path", "model": "name", "url": "path"},
+    meant={
+        "command": "run",
+        "cmd": "run",
+        "health": "ready",
+        "endpoint": "path",
+        "model": "name",
+        "url": "path",
+        "num_nodes": "nodes",
+    },
     later={
         "envs": "export them before mlcd is started: the server inherits its environment",
         "setup": "write setup beside server, for nodes that are rented",

@@ -60,6 +60,13 @@ _MEANT_ARRIVALS = {
     **dict.fromkeys(("closed", "concurrency", "closed-loop", "in flight", "in_flight"), _IN_FLIGHT),
     **dict.fromkeys(("open", "poisson", "open-loop", "rate"), _RANDOM),
 }
+_MEANT_PLACES = {name: f"goal.{name}" for name in ("slo", "rate", "budget", "deadline", "maximize", "minimize")}
+"""`goal` has several forms, so its fields are not among the places that are suggested by themselves."""
+_HERE, _NODE = "here", "node"
+_MEANT_SENDER = {
+    **dict.fromkeys(("local", "mlcd", "this machine", "localhost", "client"), _HERE),
+    **dict.fromkeys(("nodes", "second node", "second", "own node", "remote", "cloud"), _NODE),
+}
 _MEANT_SCENARIO = {
     **dict.fromkeys(("poisson", "open"), "server"),
     **dict.fromkeys(("singlestream", "single_stream", "single"), "single-stream"),
@@ -171,6 +178,12 @@ def sizes(node: YamlNode) -> Mapping[str, int]:
     return {name: child.whole(bounds) for name, child in node.mapping().items()}
 
 
+def _least(node: YamlNode) -> str:
+    if isinstance(node.value, str) and node.value.lower() in ("latency", "time", *PERCENTILES):
+        raise node.error("is limited, not minimized", allowed="{maximize: rate, slo: {p99: 50ms}}, or minimize: cost")
+    return node.choice(("cost",), meant={"price": "cost", "money": "cost"})
+
+
 def _goal(now: datetime | None, *, tokens: bool = False) -> Reader[Goal]:
     """The reader of a goal; `tokens`: of a language model, whose answers are counted in tokens."""
     per_dollar = _TOKENS_PER_DOLLAR if tokens else _REQUESTS_PER_DOLLAR
@@ -180,7 +193,7 @@ def _goal(now: datetime | None, *, tokens: bool = False) -> Reader[Goal]:
         make=dict,
         fields={
             "maximize": Field(read=lambda node: node.choice((per_dollar, _REQUEST_RATE), meant=meant)),
-            "minimize": Field(read=lambda node: node.choice(("cost",), meant={"price": "cost", "money": "cost"})),
+            "minimize": Field(read=_least),
             "rate": Field(read=rate),
             "slo": limits,
             "budget": Field(read=budget),
@@ -234,6 +247,11 @@ def _arrivals(node: YamlNode) -> bool:
     return node.choice((_IN_FLIGHT, _RANDOM), meant=_MEANT_ARRIVALS) == _RANDOM
 
 
+def _sender(node: YamlNode) -> bool:
+    """Whether a node sends the load, and not the machine that mlcd runs on."""
+    return node.choice((_HERE, _NODE), meant=_MEANT_SENDER) == _NODE
+
+
 _RESOURCES = FieldTable(
     make=ServingResources,
     fields={
@@ -268,6 +286,7 @@ _LOAD = FieldTable(
         "headroom": Field(read=number(least=0, below=1)),
         "verify": Field(read=_seconds(least=0, most=86_400, needs_unit=True), into="verify_seconds"),
         "profile": Field(read=line_of_text),
+        "from": Field(read=_sender, into="from_node"),
     },
 )
 
@@ -284,6 +303,7 @@ _TOKEN_LOAD = FieldTable(
         "output_tokens": Field(read=lengths),
         "trace": Field(read=line_of_text),
         "profile": Field(read=line_of_text),
+        "from": Field(read=_sender, into="from_node"),
         "arrivals": Field(read=_arrivals, into="is_open"),
         "rate": Field(read=rate),
         "shared_tokens": Field(read=lambda node: node.whole(Bounds(least=0, most=TOKENS.most))),
@@ -364,6 +384,7 @@ def server_record(now: datetime | None) -> FieldTable[ServeSpec]:
             "search": Field(read=_SEARCH),
         },
         later={"num_nodes": NUM_NODES, "run": "write it as server.run"},
+        meant=_MEANT_PLACES,
     )
 
 
@@ -397,6 +418,7 @@ def model_record(now: datetime | None) -> FieldTable[ServeSpec]:
             "num_nodes": NUM_NODES,
             "run": "mlcd serve starts the server itself; for a server of your own, write server: {run: ...}",
         },
+        meant=_MEANT_PLACES,
     )
 
 
@@ -432,7 +454,7 @@ def _limit(value: object) -> object:
         name, equals, limit = part.partition("=")
         if not equals:
             raise SpecError("is not a latency limit", field="goal.slo", value=value, allowed="p99=50ms")
-        found[name.strip()] = limit.strip()
+        found[name.strip()] = as_written(limit.strip())
     return found
 
 

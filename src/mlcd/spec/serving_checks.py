@@ -7,6 +7,7 @@ from pathlib import Path
 from mlcd.goal import Objective
 from mlcd.loadgen.plan import Scenario
 from mlcd.server.options import Engine, engine_of
+from mlcd.space.settings import of_node
 from mlcd.spec.serve import Api, ServerCommand, ServeSpec
 
 LOCAL = "local"
@@ -16,6 +17,10 @@ COMMAND_STRATEGY = "auto"
 """The default for a server that is a command."""
 OIP_READY = "/v2/health/ready"
 """Where the Open Inference Protocol says that a server is ready."""
+MOST_NODES = 80
+"""Of all servers that are spread over several nodes: each node and each server has a port, of those of a lease."""
+GIVEN_TO_NODES = ("NODES", "NODE_RANK", "HEAD", "HEAD_PORT", "ADDRESSES")
+"""What the command of a server over several nodes finds besides."""
 GPU_SHARE = "GPU_SHARE"
 """The knob of a server as a command that mlcd carries out itself: the command need not use it."""
 
@@ -57,6 +62,9 @@ def _check_local(spec: ServeSpec) -> None:
         if f"resources.{name}" in spec.places:
             problem = "is for leased nodes, and local is the one machine that mlcd runs on"
             raise spec.error(f"resources.{name}", problem, allowed="resources.infra: minicloud, slurm or aws")
+    if spec.load.from_node:
+        problem = "is for leased nodes, and local is the one machine that mlcd runs on"
+        raise spec.error("load.from", problem, value="node", allowed="here, or resources.infra: minicloud or slurm")
 
 
 def _checked_server(spec: ServeSpec) -> ServeSpec:
@@ -80,6 +88,7 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
             problem = f"is not set where its condition ({knob.when}) does not hold, and the command needs it"
             form = f"${{{knob.name}:+--option ${knob.name}}} or ${{{knob.name}:-DEFAULT}} in server.run"
             raise spec.error(f"knobs.{knob.name}", problem, allowed=form)
+    _check_nodes(spec, server)
     if spec.resources.infra == LOCAL and spec.declared_knobs.depends_on_machine:
         problem = "name instance_type, and local is the one machine that mlcd runs on"
         raise spec.error("knobs", problem, allowed="conditions of knobs, or resources.infra: minicloud, slurm or aws")
@@ -94,6 +103,42 @@ def _checked_server(spec: ServeSpec) -> ServeSpec:
     if server.api is Api.OIP and "server.ready" not in spec.places:
         return replace(spec, server=replace(server, ready=OIP_READY))
     return spec
+
+
+def _check_nodes(spec: ServeSpec, server: ServerCommand) -> None:
+    """Raises SpecError for what does not go with the number of nodes of one server."""
+    knobs = spec.declared_knobs
+    own = [knob.name for knob in knobs.knobs if knob.per_node]
+    if server.nodes == 1:
+        if own:
+            problem = "has a value for each node of a server, and server.nodes is 1"
+            raise spec.error(f"knobs.{own[0]}", problem, allowed="server.nodes: 2, or no per: node")
+        return
+    if spec.resources.infra == LOCAL:
+        problem = "is for leased nodes, and local is the one machine that mlcd runs on"
+        raise spec.error(
+            "server.nodes", problem, value=server.nodes, allowed="resources.infra: minicloud, slurm or aws"
+        )
+    if not re.search(r"\$(\{NODE_RANK\b|NODE_RANK\b)", server.run):
+        problem = f"must tell the {server.nodes} nodes of a server apart, and does not mention $NODE_RANK"
+        raise spec.error("server.run", problem, allowed="such as --node-rank $NODE_RANK")
+    if most := [n for n in spec.resources.replicas if n * server.nodes > MOST_NODES]:
+        problem = f"of {server.nodes} nodes each are {most[0] * server.nodes} nodes"
+        raise spec.error("resources.replicas", problem, value=most[0], allowed=f"at most {MOST_NODES} nodes")
+    if spec.load.profile:
+        raise spec.error("load.profile", "is for servers of one node in this version", allowed="no load.profile")
+    names = {*knobs.names, *(of_node(name, rank) for name in own for rank in range(server.nodes))}
+    if taken := [knob.name for knob in knobs.knobs if knob.name in GIVEN_TO_NODES]:
+        problem = "is set by mlcd for a server over several nodes"
+        raise spec.error(f"knobs.{taken[0]}", problem, allowed=f"a name other than {', '.join(GIVEN_TO_NODES)}")
+    if len(names) < len(knobs.names) + len(own) * server.nodes:
+        problem = "has a value for each node, and there is a knob with the name of one of these"
+        raise spec.error(f"knobs.{own[0]}", problem, allowed=f"no knob such as {of_node(own[0], 0)}")
+    conditions = [*knobs.exclude, *(knob.when for knob in knobs.knobs if knob.when is not None)]
+    for name in own:
+        if any(name in condition.names for condition in conditions):
+            problem = "has a value for each node: no condition can name it"
+            raise spec.error(f"knobs.{name}", problem, allowed="conditions of other knobs, or no per: node")
 
 
 def _check_plain_requests(spec: ServeSpec, server: ServerCommand) -> None:

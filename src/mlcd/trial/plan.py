@@ -124,7 +124,7 @@ class Plan:
             seconds=seconds,
             usd=price.for_seconds(seconds),
             worst_seconds=verify_seconds,
-            worst_usd=price.for_seconds(verify_seconds),
+            worst_usd=problem.lease_price(trial.config).for_seconds(verify_seconds),
         )
 
     @property

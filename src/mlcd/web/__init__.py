@@ -2,6 +2,7 @@
 
 It shows what the engine stored and decides nothing. New runs are `mlcd` processes of their own.
 
+page_server.py  binds, and serves until Ctrl-C
 guard.py      who may talk to it: Host, Origin, token, same-origin requests, content security policy
 app.py        the routes
 api.py        JSON; openapi.py describes it

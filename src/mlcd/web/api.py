@@ -31,6 +31,7 @@ from mlcd.web.api_types import (
     LogsJson,
     RunNowJson,
     RunsJson,
+    ServingWhatIfJson,
     TemplateJson,
     TemplatesJson,
     WhatIfJson,
@@ -39,10 +40,10 @@ from mlcd.web.api_types import (
 from mlcd.web.openapi import Document, Operation, Parameter
 from mlcd.web.processes import Processes
 from mlcd.web.records import NoSuchRun, Records
+from mlcd.web.serving_what_if import limits_in, serving_what_if_json
 from mlcd.web.what_if import what_if_json
 from mlcd.web.why_not import answers, subjects
 
-STATES = (*map(str, Status), "stopped")
 MOST_LISTED = 200
 MOST_LINES = 2_000
 LINE_CHARACTERS = 2_000
@@ -164,6 +165,25 @@ class Api:
                     ),
                 ),
                 call=self.what_if,
+            ),
+            Operation(
+                name="servingWhatIf",
+                method="GET",
+                path="/api/runs/{run_id}/serving-what-if",
+                what="Which server would be chosen for another rate or under other limits; spends nothing",
+                answer=ServingWhatIfJson,
+                parameters=(
+                    RUN,
+                    Parameter(
+                        name="rate", what="to hold; as many as it can without it", least=0, most=10**9, whole=False
+                    ),
+                    Parameter(
+                        name="limits",
+                        what="the job's latency limits that hold, in seconds: `ttft_p99:0.5,tpot_p99:0.05`",
+                        default="",
+                    ),
+                ),
+                call=self.serving_what_if,
             ),
             Operation(
                 name="whyNot",
@@ -296,6 +316,10 @@ class Api:
             time_weight=time_weight,
             next_trial=next_trial == "yes",
         )
+
+    def serving_what_if(self, run_id: str, *, rate: float | None, limits: str) -> ServingWhatIfJson:
+        """See the table."""
+        return serving_what_if_json(self.records, run_id, rate=rate, limits=limits_in(limits))
 
     def why_not(self, run_id: str, *, of: str | None) -> WhyNotJson:
         """See the table."""

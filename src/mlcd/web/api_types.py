@@ -183,6 +183,31 @@ class WhatIfJson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ServingOptionJson:
+    """A configuration of a server that was load-tested."""
+
+    config: Config
+    text: Annotated[str, "the configuration in words"]
+    requests_per_second: Annotated[Amount, "that may be promised; as measured if `rate` is given or a limit is broken"]
+    usd_per_hour: Money
+    usd_per_million: Annotated[Money, "a million requests, at that rate"]
+    seconds: Annotated[tuple[float | None, ...], "what each of `limits` is on, at that rate; null: not measured"]
+    misses: Annotated[str, "why it does not do; empty if it does"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServingWhatIfJson:
+    """Which server would be chosen for another rate or under other limits."""
+
+    run_id: str
+    rate: Annotated[Amount | None, "requests per second to hold; null: as many as it can"]
+    limits: Annotated[tuple[str, ...], "the names of the job's latency limits"]
+    text: Annotated[str, "the answer in a sentence"]
+    choice: Annotated[str | None, "the configuration in words; null if nothing measured does"]
+    options: tuple[ServingOptionJson, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WhyNotJson:
     """Why one that could have been chosen was not."""
 
@@ -225,7 +250,7 @@ class BenchSummaryJson:
     violations: Count
     unfinished: Count
     mean_trials: Amount
-    probe_share: Share
+    probe_share: Annotated[Share | None, "of the search in the total; null where no run was finished"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

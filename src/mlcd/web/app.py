@@ -79,6 +79,8 @@ STATIC = (
         "logs.js",
         "why_not.js",
         "what_if.js",
+        "serving_what_if.js",
+        "sliders.js",
         "new.js",
         "bench.js",
         "catalog.js",

@@ -37,6 +37,7 @@ def _read(file: Path) -> BenchJson:
 
 def _summary(given: dict[str, Any]) -> BenchSummaryJson:
     low, high = given["ratio_interval"]
+    share = given["probe_share"]
     return BenchSummaryJson(
         strategy=_text(given["strategy"]),
         goal=_text(given["goal"]),
@@ -50,7 +51,7 @@ def _summary(given: dict[str, Any]) -> BenchSummaryJson:
         violations=int(given["violations"]),
         unfinished=int(given["unfinished"]),
         mean_trials=float(given["mean_trials"]),
-        probe_share=min(max(float(given["probe_share"]), 0.0), 1.0),
+        probe_share=None if share is None else min(max(float(share), 0.0), 1.0),
     )
 
 

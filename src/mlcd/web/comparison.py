@@ -48,8 +48,8 @@ def compared(runs: Sequence[Run[Any]], now: Sequence[RunNowJson]) -> list[Fact]:
         least("Its time, expected", lambda _, each: each.best_seconds, format_seconds),
         least("Its cost, expected", lambda _, each: _dollars(each.best_usd), _money),
         fact("Trials", lambda _, each: str(each.trials)),
-        least("Cost of the search", lambda run, _: run.search_usd.dollars, _money),
-        least("Time of the search", lambda run, _: run.search_seconds, format_seconds),
+        least("Cost of the search", lambda run, _: run.search_usd.dollars if _searches(run) else None, _money),
+        least("Time of the search", lambda run, _: run.search_seconds if _searches(run) else None, format_seconds),
         least("Spent in all", lambda _, each: each.spent_usd.dollars, _money),
         least("Time in all", lambda _, each: each.elapsed_seconds, format_seconds),
         fact("Budget", lambda _, each: "none" if each.budget_usd is None else str(each.budget_usd)),
@@ -61,6 +61,11 @@ def compared(runs: Sequence[Run[Any]], now: Sequence[RunNowJson]) -> list[Fact]:
         fact("Prices of", lambda run, _: run.catalog_date),
         fact("mlcd", lambda run, _: run.version),
     ]
+
+
+def _searches(run: Run[Any]) -> bool:
+    """Whether it has a search: a training on functions chooses while it trains."""
+    return run.kind is not Kind.SERVERLESS
 
 
 def _goal(run: Run[Any], _: RunNowJson) -> str:

@@ -29,8 +29,9 @@ from mlcd.web.api_types import BenchesJson, RunNowJson
 from mlcd.web.comparison import compared
 from mlcd.web.records import Records
 from mlcd.web.run_page import WIDTHS, RunPage
+from mlcd.web.serving_what_if import limit_sliders, serving_what_if_json
 from mlcd.web.what_if import what_if_json
-from mlcd.web.why_not import reason, subjects
+from mlcd.web.why_not import failure, reason, subjects
 
 PAGE_RUNS = 50
 """Runs on one page of the list."""
@@ -130,8 +131,29 @@ class Pages:
         """Other limits, and what would have been decided under them."""
         run_id = request.path_params["run_id"]
         run = self._records.run(run_id)
-        if run.kind is not Kind.TRAIN:
-            raise BadInput(f"{run_id} is a run of `mlcd {run.kind}`: what-if answers are about trainings on nodes")
+        if run.kind is Kind.SERVERLESS:
+            raise BadInput(
+                f"{run_id} is a training on functions: each epoch was chosen for the money and time that remained then,"
+                " and other limits would have led to epochs that nobody measured; its page says what more budget would"
+                " bring"
+            )
+        return self._serving_what_if(run) if run.kind is Kind.SERVE else self._training_what_if(run)
+
+    def _serving_what_if(self, run: Run[Any]) -> str:
+        goal = run.problem.goal
+        found = serving_what_if_json(self._records, run.run_id, rate=goal.rate, limits=None)
+        return self._render(
+            "serving_what_if.html.j2",
+            f"What if - {run.run_id}",
+            run=run,
+            goal=goal.serving_text,
+            found=found,
+            limits=limit_sliders(run, found),
+            most_rate=max((each.requests_per_second for each in found.options), default=0.0),
+        )
+
+    def _training_what_if(self, run: Run[Any]) -> str:
+        run_id = run.run_id
         found = what_if_json(
             self._records,
             run_id,
@@ -193,23 +215,16 @@ class Pages:
             "now": now,
             "now_json": result_json(now),
             "why": reason(outline.run),
+            "failure": failure(outline.run),
             "more_budget": self._more_budget(outline.run),
             "subjects": subjects(outline.run),
         }
 
     def _more_budget(self, run: Run[Any]) -> str:
-        """What more budget would have chosen, of a training whose search has ended; "" of others."""
-        if run.kind is not Kind.TRAIN or run.choice is None or run.problem.goal.budget is None:
-            return ""
-        from mlcd.findings.what_if import more_budget, what_if  # noqa: PLC0415 - imported once the page is there
+        """What more budget would bring, where the search has ended; "" before."""
+        from mlcd.findings.more_budget import more_budget_text  # noqa: PLC0415 - imported once the page is there
 
-        def ask(of: Run[Any]) -> str:
-            goal = of.problem.goal
-            return more_budget(
-                what_if(of, budget=goal.budget, deadline_seconds=goal.deadline_seconds, next_trial=False)
-            )
-
-        return self._records.made(run.run_id, "more budget", ask)
+        return self._records.made(run.run_id, "more budget", more_budget_text)
 
     def _render(self, template: str, title: str, *, section: str = "Runs", **values: object) -> str:
         page = {

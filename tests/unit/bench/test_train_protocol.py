@@ -1,5 +1,7 @@
 """What each setting of `mlcd bench train` changes, by hand."""
 
+from itertools import islice, pairwise
+from statistics import fmean, stdev
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from mlcd.bench.case import GoalKind, TrainRow
 from mlcd.bench.protocol import TrainProtocol, Work
 from mlcd.bench.train import TrainComparison, run_one
 from mlcd.bench.workloads import case_of, sim_workloads, sub_table
-from mlcd.clouds.provider import Order
+from mlcd.clouds.provider import JobProgress, Order, Purpose
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload
 from mlcd.clouds.wrappers import Resumed
 from mlcd.errors import BadInput
@@ -210,3 +212,41 @@ def test_kept_work_needs_one_trial_at_a_time() -> None:
         TrainComparison(
             strategies=("random",), goal=GoalKind.FASTEST, hours=(2.0,), seeds=1, work=Work.KEPT, parallel=2
         )
+
+
+# ---- trials that report
+
+
+def test_a_trial_that_reports_starts_and_ends_when_its_speed_is_known() -> None:
+    """2 minutes of start; then the least of a trial that may end early, a quarter of 10 minutes."""
+    assert made("auto").probe_seconds % 600 == 0
+    found = made("auto", report_noise=0.0)
+    assert found.probe_seconds == found.trials * (120 + 150)
+    assert made("auto:least-trial=1", report_noise=0.0).probe_seconds % 600 == 0, "unless the strategy wants all of it"
+    assert found.report_noise == 0.0
+
+
+def test_the_more_reports_differ_the_longer_a_trial_takes() -> None:
+    takes = [made("auto", report_noise=noise) for noise in (0.0, 0.05, 0.3)]
+    means = [found.probe_seconds / found.trials for found in takes]
+    assert means[0] < means[1] < means[2]
+    assert means[2] > 600, "extended"
+
+
+def test_reports_differ_around_the_measured_speed() -> None:
+    """Same seed, same reports; the mean of many is the table's speed, and the training is as without them."""
+    protocol = TrainProtocol(hours=1.0, noise=0.0, report_noise=0.05)
+    _, cloud = case_of(WORKLOAD, protocol, seed=1)
+
+    def reports() -> list[JobProgress]:
+        with cloud.lease(Order(config=LARGE)) as lease:
+            return list(islice(lease.progress(), 2001))
+
+    points = reports()
+    assert points == reports()
+    assert points[0] == JobProgress(120.0, 0.0)
+    rates = [(b.samples - a.samples) * 3600 / 15 for a, b in pairwise(points)]
+    assert fmean(rates) == pytest.approx(1.0, abs=0.005)
+    assert stdev(rates) == pytest.approx(0.05, rel=0.1)
+    with cloud.lease(Order(config=LARGE, purpose=Purpose.RUN)) as lease:
+        assert next(lease.progress()) == JobProgress(0.0, 0.0)

@@ -21,6 +21,13 @@ goal: {minimize: time}
 """
 LOCAL = "name: l\nworkdir: .\nrun: python x.py\nresources: {infra: local}\njob: {samples: 9}\ngoal: {minimize: time}\n"
 SERVE = "name: s\nmodel: m.onnx\ngoal: {maximize: rate, slo: {p99: 50ms}}\n"
+LANGUAGE = """\
+name: c
+server: {run: 'python x.py $PORT $SEQS', path: /v1/completions}
+model: m
+knobs: {SEQS: [1, 2]}
+goal: {maximize: tokens per dollar, slo: {ttft_p99: 1s}}
+"""
 SERVERLESS = """\
 name: f
 resources: {infra: sim/lambda}
@@ -37,6 +44,8 @@ FILES = {
     "n.ipynb": "{}",
     "m.onnx": "none",
     "m.pt": "PK",
+    "m.gguf": "GGUF",
+    "m.safetensors": "x",
     "text.yaml": "hello\n",
     "twice.yaml": f"{TRAIN}name: x\n",
     "two.yaml": f"{TRAIN}---\na: 1\n",
@@ -86,6 +95,14 @@ def data(text: str, *says: str) -> Mistake:
 
 def knobs(text: str, *says: str) -> Mistake:
     return local("job:", f"knobs: {text}\njob:", *says)
+
+
+def command(old: str, new: str, *says: str) -> Mistake:
+    return wrong("serve", LANGUAGE, old, new, says)
+
+
+def not_yaml(line: int, job: str, *says: str) -> Mistake:
+    return Mistake(("train", "bad.yaml"), (f"bad.yaml:{line}: ", *says), job=job)
 
 
 def spot(search: str, *says: str) -> Mistake:
@@ -159,6 +176,9 @@ MISTAKES = {
     ),
     "prices from nowhere": Mistake(
         ("catalog", "refresh", "--from", "nosuch.csv"), ("there is no such file or folder",)
+    ),
+    "prices from a job file": Mistake(
+        ("catalog", "refresh", "--from", "job.yaml"), ("job.yaml: is no table of prices", "aws/vms.csv")
     ),
     "a type of no cloud": Mistake(
         ("catalog", "nosuch"), ("no cloud has an instance type or accelerator 'nosuch'", "H100:8")
@@ -268,6 +288,9 @@ MISTAKES = {
     "spot of both kinds": train("sim/aws,", "sim/aws, use_spot: both,", "did you mean 'any'?"),
     "spot with yes": train("sim/aws,", "sim/aws, use_spot: 'yes',", "did you mean 'true'?"),
     "spot on this machine": local("local}", "local, use_spot: any}", "local has no spot market", "allowed: false"),
+    "only spot on this machine": local(
+        "local}", "local, use_spot: true}", "local has no spot market", "allowed: false"
+    ),
     "interruptions in words": spot("{interruptions_per_hour: often}", "is not a rate", "0.05"),
     "fewer interruptions than none": spot("{interruptions_per_hour: -1}", "is out of range", "at most 60"),
     "interruptions of no type": spot(
@@ -369,6 +392,91 @@ MISTAKES = {
     "a command with a typo": Mistake(("trian", "job.yaml"), ("did you mean 'train'?",)),
     "a template with a typo": Mistake(("init", "z.yaml", "-t", "torch"), ("--template", "did you mean 'pytorch'?")),
     "an accelerator with a typo": Mistake(("catalog", "h1000"), ("did you mean 'H100'?",)),
+    "set-up as a list": local("job:", "setup: [pip install x]\njob:", "setup: must be text"),
+    "a command as a list": local("python x.py", "[python, x.py]", "run: must be text"),
+    "outputs by a pattern": local("job:", "outputs: ['*.pt']\njob:", "patterns are not expanded"),
+    "checkpoints in a folder": local("job:", "checkpoints: ./ckpt\njob:", "checkpoints: must be true or false"),
+    "a platform of another library": local("job:", "platform: jax\njob:", "pytorch, tensorflow, mxnet, command"),
+    "a topology of no platform": local(
+        "job:", "platform: {name: pytorch, topology: mesh}\njob:", "is not a topology of pytorch", "ring, ps"
+    ),
+    "a loop of one's own": local("job:", "progress: {steps: my.steps}\njob:", "progress.steps", "allowed: mlcd.steps"),
+    "a group with a typo": local("job:", "progress: {pattern: '(?P<sample>1)'}\njob:", "names none of the groups"),
+    "progress in another folder": local("job:", "progress: {file: /tmp/x}\njob:", "inside the working folder"),
+    "a variable with a dash": local("job:", "envs: {MY-VAR: 1}\njob:", "envs.MY-VAR: is not a valid variable name"),
+    "a variable of several values": local("job:", "envs: {A: [1, 2]}\njob:", "envs.A: must be text"),
+    "secrets with their values": local("job:", "secrets: {TOKEN: geheim}\njob:", "secrets: takes names only"),
+    "mounts as a list": local("job:", "file_mounts: [a, b]\njob:", "file_mounts: must be a mapping"),
+    "resources in one word": local("{infra: local}", "local", "resources: must be a mapping", "{infra: ..."),
+    "a disk": local("infra: local", "infra: local, disk_size: 100", "resources.disk_size: not supported yet"),
+    "a number of accelerators that no node has": train(
+        "instance_type: [g5.xlarge, g6.xlarge]", "accelerators: 'H100:3'", "did you mean 'H100:1'?"
+    ),
+    "accelerators by their number": train(
+        "instance_type: [g5.xlarge, g6.xlarge]", "accelerators: 8", "did you mean 'resources.gpus: 8'?"
+    ),
+    "node counts of some types": train("1..5", "{'g5.*': 1..3}", "num_nodes: has globs but no default"),
+    "nodes with a unit": train("1..5", "2 nodes", "num_nodes: is not a number of nodes"),
+    "thousands of dollars by a letter": train("time}", "time, budget: 5k USD}", "goal.budget: not an amount of money"),
+    "half a duration": train("time}", "time, deadline: 1h30}", "goal.deadline: not a duration", "6h30m"),
+    "a month that there is not": train("time}", "time, deadline: '2030-13-01T10:00Z'}", "not a date and time"),
+    "steps of a training": train(
+        "epochs: 1", "max_steps: 9", "job.max_steps: not supported yet; write samples instead"
+    ),
+    "a learning rate of a job": train("epochs: 1", "learning_rate: 1", "write it at the top of the file"),
+    "several batches of a job": train("epochs: 1", "batch: [32, 64]", "batch: [32, 64] at the top of the file"),
+    "a target with a sign": local(
+        "samples: 9", "samples: 9, target: {metric: a, value: '>0.9'}", "job.target.value: must be a number"
+    ),
+    "the search in one word": train(SEARCH, f"{SEARCH}\nsearch: auto", "search: must be a mapping"),
+    "a seed in a file": train(SEARCH, f"{SEARCH}\nsearch: {{seed: 3}}", "search.seed", "--seed on the command line"),
+    "a timeout of a search": train(SEARCH, f"{SEARCH}\nsearch: {{timeout: 1h}}", "did you mean 'goal.deadline'?"),
+    "kept work without checkpoints": wrong(
+        "train", LOCAL, SEARCH, f"{SEARCH}\nsearch: {{work: kept}}", ("search.work", "add checkpoints: true")
+    ),
+    "a grid search": train(SEARCH, f"{SEARCH}\nsearch: {{strategy: grid}}", "did you mean 'exhaustive'?"),
+    "tabs": not_yaml(3, "name: t\nresources:\n\tinfra: local\n", "indent with spaces, not tabs"),
+    "no space after a colon": not_yaml(1, TRAIN.replace("name: t", "name:t"), "write a space after the colon"),
+    "a line that is too deep": not_yaml(
+        3, "name: t\nnum_nodes: 1\n  run: python x.py\n", "it is indented more than the line before"
+    ),
+    "a quote that is never closed": not_yaml(1, TRAIN.replace("name: t", "name: 't"), "is never closed"),
+    "quotes of a word processor": train("name: t", "name: “t”", "did you mean 't'?"),
+    "an anchor": train("resources: {", "resources: &r {", "YAML anchors are not allowed"),
+    "a placeholder": train("name: t", "name: {{ name }}", "a field's name must be text"),
+    "another knob of a server": serve("goal:", "knobs: {workers: 2}\ngoal:", "knobs.workers: unknown field", "threads"),
+    "headroom in percent": serve("goal:", "load: {headroom: 30%}\ngoal:", "load.headroom", "did you mean '0.3'?"),
+    "the least latency": serve("maximize: rate", "minimize: latency", "is limited, not minimized", "slo: {p99: 50ms}"),
+    "two percentiles": serve("p99: 50ms", "p99: 50ms, p50: 9ms", "must have exactly one percentile"),
+    "a limit at the top": serve("goal:", "slo: {p99: 50ms}\ngoal:", "did you mean 'goal.slo'?"),
+    "a latency of the command line without a unit": Mistake(
+        ("serve", "m.onnx", "--slo", "p99=50"), ("--slo: a latency needs a unit", "did you mean '50ms'?")
+    ),
+    "two limits on the command line": Mistake(
+        ("serve", "m.onnx", "--slo", "p99=50ms", "--slo", "p50=9ms"), ("--slo: must have exactly one percentile",)
+    ),
+    "weights for llama.cpp": Mistake(("serve", "m.gguf"), ("mlcd init llm.yaml -t llamacpp",)),
+    "weights alone": Mistake(("serve", "m.safetensors"), ("weights without their model", "torch.onnx.export")),
+    "serving a script": Mistake(("serve", "train.py"), ("a script, not an ONNX file", "server.run")),
+    "a knob that the command does not use": command("SEQS: [1, 2]", "SEQ: [1, 2]", "knobs.SEQ: is not used"),
+    "a latency of a language model": command("ttft_p99: 1s", "p99: 1s", "did you mean 'e2e_p99'?"),
+    "a server without a port": command("$PORT ", "", "must listen on $PORT"),
+    "an address for a path": command("/v1/completions", "http://h/v1", "server.path: is not a path"),
+    "a learning rate of functions": serverless("target_loss: 0.5", "lr: 1", "did you mean 'rate'?"),
+    "workers": serverless("functions: 1..4", "workers: 4", "did you mean 'functions'?"),
+    "a function that is too large": serverless("[1769]", "[20 GB]", "memory", "128 to 10,240 MB"),
+    "a field as an option": Mistake(
+        ("train", "job.yaml", "--epochs", "5"), ("'--epochs'; in the job file it is job.epochs",)
+    ),
+    "a knob as an option": Mistake(("serve", "m.onnx", "--batch", "4"), ("in the job file it is knobs.batch",)),
+    "help as a command": Mistake(("help",), ("did you mean '--help'?",)),
+    "another tool's command": Mistake(("stop", "x"), ("did you mean 'down'?",)),
+    "a job file that is a script": Mistake(("init", "train.py"), ("mlcd init -t pytorch --script train.py",)),
+    "types beside refresh": Mistake(("catalog", "refresh", "g5.*"), ("refresh: takes no patterns",)),
+    "a page in another format": Mistake(("demo", "--out", "x.pdf"), ("--out: the page is HTML",)),
+    "a state that there is not": Mistake(("runs", "--status", "ok"), ("--status: there is no such state", "done")),
+    "a shell of Windows": Mistake(("completion", "powershell"), ("'powershell' is not one of", "fish")),
+    "a benchmark of no time": Mistake(("bench", "train", "--sim", "--hours", "0"), ("--hours: must be positive",)),
 }
 
 
@@ -391,8 +499,33 @@ def test_a_mistake_is_one_clear_line(
     assert said.err.startswith("mlcd: ")
     assert said.err.count("\n") == 1
     assert "bug" not in said.err
+    assert "geheim" not in said.err
     for part in mistake.says:
         assert part in said.err
+
+
+def test_mounts_that_are_ignored_are_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    (tmp_path / "x.py").touch()
+    job = tmp_path / "job.yaml"
+    job.write_text(f"{LOCAL}file_mounts: {{/data: ./data}}\n")
+    assert run(("train", str(job), "--dry-run")) == 0
+    assert "local mounts nothing: file_mounts is ignored" in capsys.readouterr().out
+
+
+def test_data_that_a_simulation_ignores_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("MLCD_HOME", str(tmp_path / "home"))
+    job = tmp_path / "job.yaml"
+    job.write_text(SERVERLESS.replace("{model", "{data: nosuch, model"))
+    assert run(("serverless", str(job), "--dry-run")) == 0
+    assert "sim/lambda reads no data: workload.data is ignored" in capsys.readouterr().out
+    job.write_text(SERVERLESS)
+    assert run(("serverless", str(job), "--dry-run")) == 0
+    assert "workload.data" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

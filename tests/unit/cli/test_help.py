@@ -1,5 +1,6 @@
 """The help: laid out when nothing is asked for, with examples that the command accepts."""
 
+import re
 import shlex
 import subprocess
 import sys
@@ -42,6 +43,20 @@ def test_the_help_speaks_of_all_three_jobs(capsys: pytest.CaptureFixture[str]) -
     text = capsys.readouterr().out
     for words in ("instance type and number of nodes", "batch, threads, replicas", "number and memory of functions"):
         assert words in text
+
+
+@pytest.mark.parametrize("path", [(), *ALL], ids=lambda path: " ".join(path) or "mlcd")
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_every_help_fits_the_terminal_and_nothing_is_cut_off(path: tuple[str, ...], columns: int) -> None:
+    """Sentences were cut off with `...` in the lists of commands, and texts were laid out for more than 80 columns."""
+    command = ALL[path] if path else cli
+    with click.Context(cli, info_name="mlcd", terminal_width=columns, max_content_width=100) as root:
+        context = click.Context(command, info_name=" ".join(path), parent=root) if path else root
+        text = command.get_help(context)
+    assert not re.search(r"[a-z]\.\.\.$", text.partition("Commands:\n")[2], re.MULTILINE)
+    examples = text.partition("  Examples:\n")[2].partition("\n\n")[0]
+    for line in text.splitlines():  # an example is copied: it is one line
+        assert len(line) <= columns or (line in examples and columns == 60)
 
 
 @pytest.mark.parametrize("path", ALL, ids=" ".join)

@@ -1,19 +1,23 @@
 """Servers on leased nodes, on the engine `local`: it needs no root, and its nodes are processes of this machine."""
 
+import json
 import os
 import shlex
+import signal
 import sys
 import time
 import urllib.request
 from pathlib import Path
 
 import pytest
+from tests import split_server
 
 from mlcd.clouds import processes
 from mlcd.clouds.local import Local
 from mlcd.clouds.provider import JobProgress, LeaseFailed, Order
 from mlcd.clouds.serving.command import CommandServing
 from mlcd.clouds.serving.on_nodes import NodeServers, NodeServing
+from mlcd.errors import BadInput
 from mlcd.space import Config
 from mlcd.trial.trial import FailureKind
 
@@ -46,12 +50,13 @@ def config(nodes: int = 2, code: int = 3) -> Config:
     return Config.of({"instance": "local.1", "nodes": nodes, "SEQS": 16, "CODE": code})
 
 
-def cloud(tmp_path: Path, run: str | None = None) -> NodeServing:
+def cloud(tmp_path: Path, run: str | None = None, load_processors: dict[str, float] | None = None) -> NodeServing:
     (tmp_path / "server.py").write_text(SERVER)
     command = run or f"exec {shlex.quote(sys.executable)} server.py"
     home = tmp_path / "home"
     program = CommandServing(command, home=home, noise=0.0, folder=tmp_path, model="m", ready="/", cpus=CPUS)
-    return NodeServing(Local(home, cpus=CPUS), program, noise=0.0, is_here=True)
+    nodes = Local(home, cpus=CPUS)
+    return NodeServing(nodes, program, noise=0.0, is_here=True, load_processors=load_processors)
 
 
 def ready(lease: NodeServers) -> None:
@@ -107,6 +112,56 @@ def test_every_node_has_a_server_with_the_settings(tmp_path: Path) -> None:
     assert not any(answers(address) for address in found.addresses)
     assert not (lease.folder / "workdir").exists()
     assert '"SEQS": ""' in (lease.folder / "job.json").read_text()  # values of variables do not stay
+
+
+def test_one_node_more_sends_the_load(tmp_path: Path) -> None:
+    with cloud(tmp_path, load_processors={"local.1": 0.5}).lease(order(nodes=1)) as lease:
+        ready(lease)
+        found = lease.endpoint
+        assert found.addresses == (found.address,)
+        assert answer(found.address) == "16 m -"
+        assert (found.shares_cpus, found.client_cpus, found.generator_processors) == (False, (), 0.5)
+        with pytest.raises(BadInput, match="x is no load generator"):
+            found.generator("x", "{}", most_seconds=60.0)
+        job = json.loads((lease.folder / "job.json").read_text())
+        token = job["envs"]["MLCD_LOAD_TOKEN"]
+        assert len(token) == 32
+        assert sorted(path.name for path in lease.folder.glob("node-*")) == ["node-0", "node-1"]
+        os.kill(int((lease.folder / "node-1" / "agent.pid").read_text()), signal.SIGTERM)
+        with pytest.raises(LeaseFailed, match="node 1: it was asked to end"):
+            check_for_long(lease)
+    assert token not in (lease.folder / "job.json").read_text()
+
+
+def test_servers_do_not_get_the_token_of_the_load_generator(tmp_path: Path) -> None:
+    run = (
+        f"exec {shlex.quote(sys.executable)} -c 'import os; raise SystemExit(str(os.environ.get(\"MLCD_LOAD_TOKEN\")))'"
+    )
+    with (
+        pytest.raises(LeaseFailed, match="exit code 1: None"),
+        cloud(tmp_path, run, load_processors={"local.1": 0.5}).lease(order(nodes=1)) as lease,
+    ):
+        check_for_long(lease)
+
+
+def test_one_server_over_two_nodes_answers_from_the_first(tmp_path: Path) -> None:
+    command = f"exec {shlex.quote(sys.executable)} {shlex.quote(split_server.__file__)}"
+    home = tmp_path / "home"
+    program = CommandServing(
+        command, home=home, noise=0.0, folder=tmp_path, model="m", ready="/", cpus=CPUS, nodes=2, per_node=["LAYERS"]
+    )
+    split = Config.of({"instance": "local.1", "nodes": 2, "LAYERS_0": 10, "LAYERS_1": 22})
+    nodes = NodeServing(Local(home, cpus=CPUS), program, noise=0.0, is_here=True)
+    with nodes.lease(Order(config=split, seconds=600.0, run_id="toy-1")) as lease:
+        ready(lease)
+        found = lease.endpoint
+        assert found.addresses == (found.address,)
+        with urllib.request.urlopen(found.address, data=b"x", timeout=10) as said:
+            assert json.loads(said.read()) == {"layers": [10, 22]}
+        lease.check()
+        os.kill(int((lease.folder / "node-1" / "agent.pid").read_text()), signal.SIGTERM)
+        with pytest.raises(LeaseFailed, match="node 1: it was asked to end"):
+            check_for_long(lease)
 
 
 @pytest.mark.parametrize(("code", "words"), [(3, "exit code 3: the model is gone"), (0, "ended by itself")])

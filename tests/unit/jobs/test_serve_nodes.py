@@ -14,7 +14,13 @@ from mlcd.errors import SpecError
 from mlcd.jobs import serve_nodes
 from mlcd.jobs.real import engine_for
 from mlcd.jobs.serve import PreparedServing, prepare
-from mlcd.jobs.serve_nodes import NODE_START_STOP_SECONDS, NODE_TRIAL, RENTED_START_STOP_SECONDS, RENTED_TRIAL
+from mlcd.jobs.serve_nodes import (
+    LOAD_NODE_NOTE,
+    NODE_START_STOP_SECONDS,
+    NODE_TRIAL,
+    RENTED_START_STOP_SECONDS,
+    RENTED_TRIAL,
+)
 from mlcd.search.serving.per_replica import PerReplica
 from mlcd.space import UNSET, Config
 from mlcd.spec.serving import serve_mapping
@@ -89,6 +95,24 @@ def test_what_the_budget_cannot_verify_is_told_before_it_is_spent(tmp_path: Path
     )
 
 
+def test_a_node_that_sends_the_load_is_part_of_every_lease_and_of_no_request(tmp_path: Path) -> None:
+    found = prepared(tmp_path, {"replicas": "1..4"}, load={"from": "node"})
+    problem = found.problem
+    assert {c.nodes for c in problem.space} == {1, 2, 3}  # of the four that there are, one sends the load
+    assert any("room for at most 3 x big beside the node that sends the load" in note for note in found.notes)
+    assert LOAD_NODE_NOTE in found.notes
+    for config in problem.space:
+        assert problem.price(config) == Usd.of("3") * config.nodes
+        assert problem.lease_price(config) == Usd.of("3") * (config.nodes + 1)
+    index = problem.space.index[next(c for c in problem.space if c.nodes == 1)]
+    assert problem.worst_trial_micros[index] == Usd.of("6").for_seconds(problem.worst_trial_seconds[index]).micros
+    assert problem.verification_micros[index] == Usd.of("6").for_seconds(problem.verify_seconds or 0).micros
+    usual = prepared(tmp_path, {"replicas": "1..4"}, load={"from": "here"}).problem
+    assert all(usual.lease_price(config) == usual.price(config) for config in usual.space)
+    with pytest.raises(SpecError, match="no room for this many nodes of any type beside the node that sends the load"):
+        prepared(tmp_path, {"replicas": 4}, load={"from": "node"})
+
+
 def test_every_number_can_be_measured(tmp_path: Path) -> None:
     found = prepared(tmp_path, {"replicas": "1..3"}, search={"every_replica": True})
     assert not found.problem.scales_out
@@ -120,6 +144,67 @@ def test_the_knobs_of_a_command_are_its_settings(tmp_path: Path) -> None:
     other = {**fields, "server": {"run": "s $PORT $nodes", "name": "m"}, "knobs": {"nodes": [1, 2]}}
     with pytest.raises(SpecError, match=r"knobs\.nodes: is a word for what mlcd chooses itself.*did you mean 'NODES'"):
         prepare(serve_mapping(other))
+
+
+SPREAD: dict[str, Any] = {
+    "name": "m",
+    "server": {"run": "serve $PORT $NODE_RANK $SEQS $LAYERS", "name": "m", "nodes": 2},
+    "resources": {"infra": "minicloud", "replicas": "1..3"},
+    "knobs": {"SEQS": [1, 4], "LAYERS": {"values": [10, 16, 22], "per": "node"}},
+    "goal": {"maximize": "rate"},
+}
+
+
+def test_a_server_over_two_nodes_and_a_knob_of_each(tmp_path: Path) -> None:
+    found = prepare(serve_mapping(SPREAD), folder=tmp_path / "home")
+    space = found.problem.space
+    assert {c.nodes for c in space} == {2, 4}  # of three servers of two nodes, four nodes are enough for two
+    assert any("room for at most 4 x big" in note for note in found.notes)
+    assert "each server has 2 nodes: nodes / 2 is the number of servers" in found.notes
+    assert [knob.name for knob in space.knobs] == ["instance", "nodes", "SEQS", "LAYERS_0", "LAYERS_1"]
+    assert len(space) == 2 * 2 * 2 * 3 * 3
+    config = next(c for c in space if (c.nodes, c["LAYERS_0"], c["LAYERS_1"], c["SEQS"]) == (4, 10, 22, 4))
+    assert found.problem.price(config) == Usd.of("1" if config.instance == "tiny" else "3") * 4
+    assert isinstance(found.server, CommandServing)
+    program = found.server.on_node(config)
+    assert program.nodes == 2
+    assert [dict(env) for env in program.node_env] == [{"LAYERS": "10"}, {"LAYERS": "22"}]
+    assert program.env["SEQS"] == "4"
+    loaded = prepare(serve_mapping({**SPREAD, "load": {"from": "node"}}), folder=tmp_path / "home")
+    assert {c.nodes for c in loaded.problem.space} == {2}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"server": {"nodes": 0}}, r"server.nodes: is out of range"),
+        ({"server": {"nodes": "two"}}, r"server.nodes: must be a whole number"),
+        ({"server": {"node": 2, "nodes": None}}, r"server.node: unknown field.*did you mean 'nodes'"),
+        ({"server": {"run": "serve $PORT $SEQS $LAYERS"}}, r"server.run: must tell the 2 nodes of a server apart"),
+        ({"server": {"nodes": 1}}, r"knobs.LAYERS: has a value for each node of a server, and server.nodes is 1"),
+        ({"resources": {"infra": "local", "replicas": None}}, r"server.nodes: is for leased nodes"),
+        ({"resources": {"replicas": [1, 41]}}, r"resources.replicas: of 2 nodes each are 82 nodes"),
+        ({"load": {"profile": "day.csv"}}, r"load.profile: is for servers of one node"),
+        ({"knobs": {"LAYERS": {"values": [1], "per": "nod"}}}, r"knobs.LAYERS.per: .*did you mean 'node'"),
+        (
+            {"knobs": {"exclude": [{"LAYERS": 10}]}},
+            r"knobs.LAYERS: has a value for each node: no condition can name it",
+        ),
+        ({"knobs": {"HEAD": [1]}, "server": {"run": "$PORT $NODE_RANK $SEQS $LAYERS $HEAD"}}, r"knobs.HEAD: is set by"),
+        (
+            {"knobs": {"LAYERS_1": [1]}, "server": {"run": "$PORT $NODE_RANK $SEQS $LAYERS $LAYERS_1"}},
+            r"knobs.LAYERS: has a value for each node, and there is a knob with the name of one",
+        ),
+    ],
+)
+def test_mistakes_about_servers_over_nodes_are_one_line(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    fields = dict(SPREAD)
+    for name, given in changes.items():
+        both = {**SPREAD.get(name, {}), **given}
+        fields[name] = {key: value for key, value in both.items() if value is not None}
+    with pytest.raises(SpecError, match=message) as caught:
+        prepare(serve_mapping(fields), folder=tmp_path / "home")
+    assert "\n" not in str(caught.value)
 
 
 SPLIT: dict[str, Any] = {

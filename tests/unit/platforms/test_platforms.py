@@ -92,6 +92,30 @@ def test_tensorflow_ps_ends_with_the_chief() -> None:
     assert config(other)[1] == {"type": "worker", "index": 2}
 
 
+def test_the_nodes_of_a_server_know_each_other() -> None:
+    addresses = ("a", "b", "c", "d", "e")  # two servers of two nodes, and one that sends the load
+    envs = []
+    for rank in range(5):
+        (process,) = platform("server")(Placement(rank=rank, addresses=addresses, port=100, server_nodes=2))
+        envs.append(dict(process.env))
+    assert envs[0] == {
+        "HOST": "a",
+        "PORT": "100",
+        "NODES": "2",
+        "NODE_RANK": "0",
+        "HEAD": "a",
+        "HEAD_PORT": "105",
+        "ADDRESSES": "a,b",
+    }
+    assert [env["NODE_RANK"] for env in envs] == ["0", "1", "0", "1", "0"]
+    assert [env["HEAD"] for env in envs] == ["a", "a", "c", "c", "e"]
+    assert [env["HEAD_PORT"] for env in envs] == ["105", "105", "106", "106", "107"]
+    ports = [*(env["PORT"] for env in envs), *{env["HEAD_PORT"] for env in envs}]
+    assert len(set(ports)) == 8
+    (alone,) = platform("server")(Placement(rank=0, addresses=("a",), port=100))
+    assert dict(alone.env) == {"HOST": "a", "PORT": "100"}
+
+
 def test_mxnet_has_scheduler_and_server_on_the_first_node() -> None:
     head, other = (platform("mxnet")(place(rank, form="ps")) for rank in (0, 1))
     assert [(process.env["DMLC_ROLE"], process.essential) for process in head] == [

@@ -18,7 +18,7 @@ from mlcd.report.serverless_progress import EpochProgress
 from mlcd.report.serving import serving_verdict
 from mlcd.report.serving_progress import ServingProgress
 from mlcd.report.terminal import columns, wants_colour
-from mlcd.report.text import Line, Rows, rendered
+from mlcd.report.text import WIDTH, Line, Rows, rendered
 from mlcd.report.verdict import verdict
 from mlcd.run.money import Money
 from mlcd.run.step import Role
@@ -128,6 +128,23 @@ def test_columns_come_closer_before_names_are_wrapped() -> None:
     text = rendered([Rows(rows=rows, align="<>>><", is_wrapped=True)], width=80)
     assert "  6 x p4d.24xlarge" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_name_that_is_too_long_for_a_file_is_wrapped_in_its_column() -> None:
+    """A table of configurations with knobs had 154 columns where it was piped."""
+    name = "  1 x local.1, precision=fp32, micro_batch=1, recompute=false, prefetch_factor=1, attention=eager"
+    rows = [["Top 1", "samples/s", "time", "why not"], [name, "908", "4.7 s", "chosen"]]
+    lines = rendered([Rows(rows=rows, align="<>><", is_wrapped=True)]).splitlines()
+    assert max(map(len, lines)) <= WIDTH
+    assert lines[1].split() == ["1", "x", "local.1,", *name.split()[3:6], "908", "4.7", "s", "chosen"]
+    assert " ".join(" ".join(lines[2:]).split()) == " ".join(name.split()[6:])
+
+
+def test_a_path_is_never_broken() -> None:
+    """So that it can be copied: the terminal breaks it."""
+    path = "/tmp/" + "a-long-name/" * 8 + "log.txt"
+    shown = rendered([Line(f"Log of the newest failure: {path}")], width=60)
+    assert path in shown.splitlines()[1]
 
 
 def test_what_is_aligned_to_the_right_is_never_broken() -> None:

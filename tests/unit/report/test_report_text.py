@@ -1,6 +1,7 @@
 import io
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jsonschema
@@ -32,6 +33,8 @@ from mlcd.report.node_metrics import bytes_text
 from mlcd.report.progress import ProgressLines
 from mlcd.report.receipt_lines import train_lines
 from mlcd.report.serving import serving_verdict
+from mlcd.report.text import rendered
+from mlcd.report.verdict import _failures
 from mlcd.report.wording import assurance_text, percent_text, short_seconds, shortened, speed_text
 from mlcd.report.worth import worth
 from mlcd.run.findings import AccountStep
@@ -285,6 +288,14 @@ def test_the_overrun_is_the_difference() -> None:
 def test_failures_are_grouped() -> None:
     text = verdict_of(all_failed_run())
     assert "2 x job-failed: it ended with exit code 1\n      1 x c5n.4xlarge, 1 x p2.xlarge" in text
+
+
+def test_failed_configurations_with_knobs_are_told_apart() -> None:
+    def failure(prefetch: int) -> Any:
+        return SimpleNamespace(kind="job-failed", message="why", config=f"1 x a, precision=bf16, prefetch={prefetch}")
+
+    record: Any = SimpleNamespace(run_id="r", history=SimpleNamespace(failures=[failure(1), failure(2)]))
+    assert "prefetch=1; 1 x a, precision=bf16, prefetch=2" in rendered(_failures(record))
 
 
 @pytest.mark.parametrize("name", SAMPLES)

@@ -32,6 +32,24 @@ def read(folder: Path, text: str, name: str = "train.py") -> TrainingScript:
     return read_script(folder / name)
 
 
+def test_arguments_that_the_script_needs_are_named(tmp_path: Path) -> None:
+    options = """\
+import argparse
+parser = argparse.ArgumentParser()
+parser.add_argument("data")
+parser.add_argument("config", nargs="?")
+parser.add_argument("--save", "-s", required=True)
+parser.add_argument("--lr", type=float)
+parser.add_argument("--seed", default=1, required=False)
+parser.add_argument()
+"""
+    found = read(tmp_path, f"{options}{PLAIN}")
+    assert [note for note in found.notes if "needs" in note] == [
+        "line 3: the script needs data: add it to `run` in the job file",
+        "line 5: the script needs --save: add it to `run` in the job file",
+    ]
+
+
 def test_a_plain_loop_gets_its_lines(tmp_path: Path) -> None:
     found = read(tmp_path, PLAIN)
     assert (found.framework, found.line) == (Framework.PYTORCH, 10)

@@ -88,6 +88,12 @@ def test_without_a_latency_limit_the_load_is_offline() -> None:
         ("goal: {maximize: rate}\nload: {scenario: server}", r"job.yaml:4: load.scenario: looks for the highest rate"),
         ("goal: {maximize: rate}\nload: {rate: 5}", r"load.rate: conflicts with goal.maximize: rate"),
         ("goal: {minimize: cost, rate: 5}\nload: {rate: 6}", r"load.rate: differs from goal.rate, which is 5/s"),
+        ("goal: {maximize: rate}\nload: {from: nod}", r"load.from: is not one of .*here, node; did you mean 'node'"),
+        ("goal: {maximize: rate}\nload: {from: remote}", r"load.from: is not one of .* did you mean 'node'"),
+        (
+            "goal: {maximize: rate}\nload: {from: node}",
+            r"load.from: is for leased nodes, .*allowed: here, or resources",
+        ),
         ("goal: {maximize: rate}\nload: {headroom: 1}", r"load.headroom: is out of range"),
         (
             "goal: {maximize: rate}\nsearch: {parallel: 2}",
@@ -125,7 +131,7 @@ def test_flags_override_the_values_of_the_file(tmp_path: Path) -> None:
     ("flags", "message"),
     [
         ({"slo": "50ms"}, r"^--slo: is not a latency limit \(got '50ms'\); allowed: p99=50ms"),
-        ({"slo": "p99=50"}, r"^--slo: is not a latency"),
+        ({"slo": "p99=50"}, r"^--slo: a latency needs a unit"),
         ({"slo": "p90=50ms"}, r"^--slo: is not a percentile"),
         ({"trials": "many"}, r"^--trials: must be a whole number"),
         ({"trials": "0"}, r"^--trials: is out of range"),

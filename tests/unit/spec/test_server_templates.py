@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from mlcd.platforms.placement import Placement
+from mlcd.platforms.registry import platform
 from mlcd.spec.serving import parse_serve
 from mlcd.spec.template import template
 
@@ -16,9 +18,10 @@ TRANSFORMERS = ROOT / ".venvs" / "trainers" / "bin" / "transformers"
 PAGE = ROOT / "docs" / "language-models.md"
 
 OPTIONS = {
-    # vllm/engine/arg_utils.py and vllm/entrypoints, a014e35f38c of 2026-08-22; in the sdist of 0.33.0 all but headless
+    # vllm/engine/arg_utils.py and vllm/entrypoints, a014e35f38c of 2026-08-22, and in the wheel of 0.33.0, which alone
+    # was asked for master-port
     "vllm": "host port max-num-seqs max-num-batched-tokens gpu-memory-utilization tensor-parallel-size"
-    " pipeline-parallel-size distributed-executor-backend nnodes node-rank master-addr headless",
+    " pipeline-parallel-size distributed-executor-backend nnodes node-rank master-addr master-port headless",
     # python/sglang/srt/server_args.py, cce0a1244b5 of 2026-08-23; `--tp` alone is no longer there. In the wheel of
     # 0.5.23 all are in sglang/srt/arg_groups/field_order.py, from which its parser is made
     "sglang": "model-path host port max-running-requests chunked-prefill-size mem-fraction-static tp-size nnodes"
@@ -58,6 +61,31 @@ def test_the_options_on_the_page_exist() -> None:
     for line in lines:
         (kind,) = {kind for start, kind in STARTS.items() if line.startswith(start)}
         assert options(line) <= set(OPTIONS[kind].split()), line
+
+
+def test_each_node_of_the_pages_server_gets_its_own_command_line(tmp_path: Path) -> None:
+    """The command runs up to vLLM itself, in whose place stands a command that shows what it was given."""
+    section = PAGE.read_text(encoding="utf-8").partition("## Several GPUs, several nodes")[2]
+    spec = parse_serve(section.partition("```yaml serve\n")[2].partition("```")[0])
+    assert spec.server is not None
+    assert options(spec.server.run) <= set(OPTIONS["vllm"].split())
+    shown = tmp_path / "vllm"
+    shown.write_text('#!/bin/sh\necho "$@"\n')
+    shown.chmod(0o755)
+    settings = {"SEQS": "64", "MEMORY": "0.85", "MODEL": "m", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    said = []
+    for rank in range(spec.server.nodes):
+        place = Placement(rank=rank, addresses=("10.0.0.1", "10.0.0.2"), port=9000, server_nodes=spec.server.nodes)
+        (process,) = platform("server")(place)
+        env = {**settings, **process.env}
+        done = subprocess.run(["sh", "-c", spec.server.run], env=env, capture_output=True, text=True, check=True)
+        said.append(done.stdout.split())
+    for rank, words in enumerate(said):
+        assert words[words.index("--nnodes") + 1] == "2"
+        assert words[words.index("--node-rank") + 1] == str(rank)
+        assert words[words.index("--master-addr") + 1] == "10.0.0.1"
+        assert words[words.index("--master-port") + 1] == "9002"
+        assert ("--headless" in words) == (rank == 1)
 
 
 def test_the_options_of_transformers_serve_are_in_its_help() -> None:

@@ -217,7 +217,7 @@ BAD_FIELDS = [
     ("goals: {}", "goals", "did you mean 'goal'"),
     ("budget: 100", "budget", "did you mean 'goal.budget'"),
     ("NUM-NODES: 4", "NUM-NODES", "did you mean 'num_nodes'"),
-    ("resources: {num_nodes: 4}", "resources.num_nodes", "did you mean 'num_nodes'"),
+    ("resources: {num_nodes: 4}", "resources.num_nodes", "write it at the top of the file"),
     ("resources: {instance_typ: x}", "resources.instance_typ", "did you mean 'instance_type'"),
     ("search: {trial: {minuets: 4}}", "search.trial.minuets", "did you mean 'minutes'"),
     ("search: {parallel:4}", "search['parallel:4']", "a space after the colon"),

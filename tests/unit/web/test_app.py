@@ -22,10 +22,10 @@ from mlcd.web.app import make_app
 from mlcd.web.bench_results import read_benches
 from mlcd.web.feed import MOST_CLIENTS, Feed
 from mlcd.web.guard import Guard
+from mlcd.web.page_server import kept_token, serve_page
 from mlcd.web.pages import Pages
 from mlcd.web.processes import Processes
 from mlcd.web.records import Records
-from mlcd.web.serving import kept_token, serve_page
 
 TOKEN = "0" * 48
 Answer = tuple[int, dict[str, str], bytes]
@@ -150,7 +150,10 @@ def test_every_operation_answers(ask: Ask, runs: tuple[str, str]) -> None:
         ("/api/runs/TRAIN/what-if?budget_usd=0", 400, "budget: must be more than"),
         ("/api/runs/TRAIN/what-if?time_weight=2", 400, "time_weight"),
         ("/api/runs/FUNCTIONS/what-if", 400, "trainings on nodes"),
-        ("/runs/FUNCTIONS/what-if", 400, "trainings on nodes"),
+        ("/runs/FUNCTIONS/what-if", 400, "would have led to epochs that nobody measured"),
+        ("/api/runs/TRAIN/serving-what-if", 400, "rates and latencies are those of servers"),
+        ("/api/runs/TRAIN/serving-what-if?limits=p99", 400, "limits: write NAME:SECONDS"),
+        ("/api/runs/TRAIN/serving-what-if?rate=-1", 400, "rate: must be a number"),
         ("/api/runs?limit=0", 400, "limit"),
         ("/api/runs?search=%ff", 200, "runs"),
         ("/compare?run=TRAIN", 400, "two runs or more"),

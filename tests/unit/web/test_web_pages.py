@@ -2,11 +2,14 @@
 
 import json
 from pathlib import Path
+from typing import cast
 
 import pytest
+from starlette.requests import Request
 from tests.ui_page import JOB
 
 import mlcd
+from mlcd.cli.main import run
 from mlcd.errors import BadInput
 from mlcd.run.kind import Kind
 from mlcd.store.summary import RunFilter
@@ -17,9 +20,10 @@ from mlcd.web.api_types import BenchesJson
 from mlcd.web.bench_results import read_benches
 from mlcd.web.job_check import checked, command_of
 from mlcd.web.openapi import Parameter
+from mlcd.web.page_server import kept_token
+from mlcd.web.pages import Pages
 from mlcd.web.processes import Processes, is_free
 from mlcd.web.records import NoSuchRun, Records
-from mlcd.web.serving import kept_token
 
 
 @pytest.fixture(scope="module")
@@ -169,3 +173,21 @@ def test_every_operation_has_a_name_of_its_own(home: Path) -> None:
     assert document["components"]["securitySchemes"]["token"]["scheme"] == "bearer"
     text = json.dumps(document)
     assert "#/$defs/" not in text, "every reference is inside the document"
+
+
+def test_results_of_the_command_are_shown_also_where_nothing_was_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command's own output: random search finishes nothing within this budget."""
+    asked = "bench train --sim --workloads resnet-scale-out --strategies random --seeds 1 --jobs 1 -o json"
+    assert run(asked.split()) == 0
+    file = tmp_path / "bench.json"
+    file.write_text(capsys.readouterr().out)
+    (summary,) = read_benches([file]).results[0].summary
+    assert summary.unfinished == summary.runs
+    assert summary.probe_share is None
+    home = tmp_path / "home"
+    pages = Pages(Records(home), benches=read_benches([file]))
+    shown = pages.bench(cast(Request, None))
+    assert "<b>3.00</b>" in shown
+    assert "it counts with a ratio of 3" in shown

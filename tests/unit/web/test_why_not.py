@@ -3,15 +3,15 @@
 from dataclasses import replace
 
 from tests.report_kind_samples import fallen_run, nothing_serves_run, serverless_run, serving_run
-from tests.report_samples import SAMPLES, USD_PER_NODE_HOUR, budget_run
+from tests.report_samples import SAMPLES, USD_PER_NODE_HOUR, budget_run, with_attempts
 
 from mlcd.findings import shown
 from mlcd.findings.what_if import MORE_USD, more_budget, what_if
-from mlcd.run.findings import RejectedConfig, RejectionReason
+from mlcd.run.findings import RejectedConfig, RejectionReason, UntriedState
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
-from mlcd.web.why_not import MOST_ANSWERS, answers, reason, subjects
+from mlcd.web.why_not import MOST_ANSWERS, answers, failure, reason, subjects
 
 
 def test_every_type_of_a_training_has_an_answer() -> None:
@@ -29,10 +29,10 @@ def test_answers_are_the_reasons_of_the_report() -> None:
     assert run.choice is not None
     instance = run.choice.config.instance
     assert answers(run, instance)[0] == f"{run.choice.config} was chosen."
-    others = [each for each in run.train_findings.rejected if each.config is None or each.config.instance != instance]
-    for each in others:
-        name = each.config.instance if each.config else each.instances[0]
-        told = answers(run, name)
+    for each in run.train_findings.rejected:
+        if each.config is None or each.config.instance == instance:
+            continue
+        told = answers(run, each.config.instance)
         if len(told) <= MOST_ANSWERS:
             assert any(each.text in line for line in told)
     assert answers(run, "c5.xlargest") == ()
@@ -42,8 +42,7 @@ def test_answers_are_the_reasons_of_the_report() -> None:
 def test_what_was_skipped_for_its_price_is_told_of_its_own_type_only() -> None:
     run = shown(budget_run())
     account = replace(run.train_findings.account[0], skipped=("4 x c5.xlarge and 3 more of its type: its trial costs",))
-    found = replace(run.train_findings, rejected=(), account=(account,))
-    run = replace(run, findings=replace(run.findings, train=found))  # type: ignore[type-var]
+    run = with_findings(run, rejected=(), account=(account,))
     assert "skipped 4 x c5.xlarge" in answers(run, "c5.xlarge")[-1]
     assert not any("skipped" in line for line in answers(run, "p2.xlarge"))
     assert not any("skipped" in line for line in answers(run, "xlarge"))
@@ -65,28 +64,65 @@ def test_choice_is_explained_against_the_next_best() -> None:
     assert tied.startswith("One of the fastest that fit, of 2 measured deployments: ")
     assert with_rejected(run) == "It is the only deployment that was measured."
     assert reason(shown(SAMPLES["infeasible"]())) == ""
-    assert reason(shown(serverless_run())) == ""
+
+
+def test_functions_are_explained_by_what_the_job_allows() -> None:
+    run = serverless_run()
+    most = "mpc chose for each epoch; 2 of 4 ran on 100 x 1,769 MB"
+    assert reason(shown(run)) == f"{most}: the most functions and the most memory that the job allows."
+    within = replace(run, problem=replace(run.problem, functions=(1, 100, 200), memory_mb=(512, 1769, 3008)))
+    assert reason(within) == f"{most}."
+    assert reason(replace(run, steps=(), findings=None)) == ""
 
 
 def with_rejected(run: SearchRun, *rejected: RejectedConfig) -> str:
-    assert run.findings is not None
-    found = replace(run.train_findings, rejected=rejected)
-    return reason(replace(run, findings=replace(run.findings, train=found)))
+    return reason(with_findings(run, rejected=rejected))
 
 
-def test_type_among_many_is_told_what_was_expected_of_it() -> None:
+def test_type_that_was_not_tried_is_told_why_for_itself() -> None:
+    """Not the reason of a group of many types: for each state, the one that came nearest; then why the search ended."""
     run = shown(budget_run())
     group = RejectedConfig(
         subject="all 9", reason=RejectionReason.NOT_TRIED, text="not tried", instances=("c5.xlarge", "p2.xlarge")
     )
-    known = [each for each in run.train_findings.untried if each.config.instance == "p2.xlarge" and each.seconds]
-    best = min(known, key=lambda each: each.seconds or 0.0)
+    untried = [each for each in run.train_findings.untried if each.config.instance == "p2.xlarge"]
+    states = {each.state for each in untried}
+    assert UntriedState.REFUSED in states
+    assert len(states) > 1
+    chosen, *told = answers(with_findings(run, rejected=(group,), account=()), "p2.xlarge")
+    assert chosen == f"{run.choice and run.choice.config} was chosen."
+    assert len(told) == len(states) + 1
+    for state in states:
+        of_state = [each for each in untried if each.state is state]
+        assert any(line.partition(":")[0].startswith(str(each.config)) for line in told for each in of_state), state
+        assert any(each.text in line for line in told for each in of_state), state
+    assert told[-1] == f"The search ended: {run.stopped}."
+    assert not any("all 9" in line for line in told)
+    refused = with_findings(
+        run, rejected=(group,), account=(), untried=tuple(u for u in untried if u.state is UntriedState.REFUSED)
+    )
+    assert len(answers(refused, "p2.xlarge")) == 2, "the money, not the end of the search"
+    unknown = with_findings(run, rejected=(group,), account=(), untried=())
+    assert answers(unknown, "p2.xlarge") == (chosen, "All 9: not tried.")
+
+
+def with_findings(run: SearchRun, **changed: object) -> SearchRun:
     assert run.findings is not None
-    found = replace(run.train_findings, rejected=(group,), account=())
-    asked = replace(run, findings=replace(run.findings, train=found))
-    told = answers(asked, "p2.xlarge")
-    assert told[-1].startswith("Of p2.xlarge, the model expects ")
-    assert str(best.config) in told[-1]
+    return replace(run, findings=replace(run.findings, train=replace(run.train_findings, **changed)))  # type: ignore[arg-type]
+
+
+def test_failed_run_says_what_failed() -> None:
+    failed = (Status.RUN_FAILED, Status.ALL_FAILED, Status.OVERRAN, Status.OUTPUT_MISSING)
+    for name, make in SAMPLES.items():
+        run = make()
+        assert bool(failure(run)) == (run.status in failed), name
+    missing = SAMPLES["output-missing"]()
+    assert missing.final is not None
+    silent = replace(missing.final, message="", missing_outputs=("model.pt",))
+    assert failure(with_attempts(missing, silent)).endswith(": it did not leave model.pt")
+    assert failure(serverless_run()) == ""
+    lost = replace(serverless_run(), status=Status.RUN_FAILED)
+    assert failure(lost) == "Epoch 3 on 50 x 512 MB: 3 functions ran out of memory"
 
 
 def test_configurations_of_a_server_are_explained() -> None:

@@ -87,10 +87,10 @@ class MiniNodes:
                 self._used_seconds = sum(group.used_seconds() for group in self._groups)
             return self._used_seconds
 
-    def memory_gib(self) -> float:
+    def memory_gib(self, nodes: int | None = None) -> float:
         """See mlcd.clouds.nodes.MeasuresMemory: resident memory, without the agents."""
         agents = {agent.pid for agent in self._agents}
-        return max(sum(resident_gib(pid) for pid in group.pids() - agents) for group in self._groups)
+        return max(sum(resident_gib(pid) for pid in group.pids() - agents) for group in self._groups[:nodes])
 
     def release(self) -> None:
         """As in Nodes."""

@@ -2,7 +2,7 @@
 
 import shlex
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mlcd.clouds.gpu_share import on_share
@@ -11,6 +11,7 @@ from mlcd.clouds.serving.node_program import MODEL_FOLDER, NodeProgram
 from mlcd.gpus import Gpu
 from mlcd.home import job_environment
 from mlcd.space import UNSET, Config, value_text
+from mlcd.space.settings import of_node
 
 SHELL = "/bin/sh"
 GPU_SHARE_VARIABLE = "GPU_SHARE"
@@ -27,6 +28,8 @@ class CommandServing(ServersHere):
     envs         further variables
     gpu          for configurations with a share of it (GPU_SHARE)
     folder       where the command runs
+    nodes        over which one server is spread, on leased nodes
+    per_node     knobs of which each of these has a value of its own
     setup, workdir  for rented nodes: what the shell there runs first, and the folder that is copied to where the
                  command runs; None: an empty one
     """
@@ -46,9 +49,12 @@ class CommandServing(ServersHere):
         gpu: Gpu | None = None,
         setup: str = "",
         workdir: Path | None = None,
+        nodes: int = 1,
+        per_node: Sequence[str] = (),
     ) -> None:
         super().__init__(home=home, noise=noise, cpus=cpus)
         self.gpu, self.setup, self.workdir = gpu, setup, workdir
+        self.nodes, self.per_node = nodes, tuple(per_node)
         self.run, self.folder, self.model = run, folder, model
         self.served_name, self.ready, self.envs = served_name or model, ready, envs or {}
 
@@ -72,9 +78,19 @@ class CommandServing(ServersHere):
     def on_node(self, config: Config, *, shares_files: bool = True) -> NodeProgram:
         """See ServersHere. Where files are shared, the job file's folder must be there."""
         env = {**self.envs, **self.knobs(config)}
+        node_env = [
+            {name: env[n] for name in self.per_node if (n := of_node(name, rank)) in env} for rank in range(self.nodes)
+        ]
         if shares_files:
             env["MODEL"] = self.model
-            return NodeProgram(run=self._script, env=env, model=self.served_name, ready=self.ready)
+            return NodeProgram(
+                run=self._script,
+                env=env,
+                model=self.served_name,
+                ready=self.ready,
+                nodes=self.nodes,
+                node_env=node_env,
+            )
         here = Path(self.model) if self.model else None
         goes_along = here is not None and here.is_absolute() and here.exists()
         there = f"{MODEL_FOLDER}/{here.name}" if here is not None and goes_along else self.model
@@ -86,6 +102,8 @@ class CommandServing(ServersHere):
             setup=self.setup,
             folder=self.workdir,
             files={there: here} if here is not None and goes_along else {},
+            nodes=self.nodes,
+            node_env=node_env,
         )
 
     @property

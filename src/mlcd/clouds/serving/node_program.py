@@ -1,7 +1,7 @@
 """How a server is started on a node: a command for its shell, and what a node without this machine's files needs."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
@@ -32,6 +32,7 @@ class NodeProgram:
     setup  for the shell of the node, before `run`
     folder, files  for a node without this machine's files: what is copied into the folder where `run` starts, and
            files or folders by their path there
+    nodes, node_env  over how many nodes one server is spread, and further variables of each of them
     copies  files for such a node that must be real copies, by their path there: a server reads no weights that have
             another name (a hard link)
     """
@@ -44,6 +45,8 @@ class NodeProgram:
     folder: Path | None = None
     files: Mapping[str, Path] = field(default_factory=dict)
     copies: Mapping[str, Path] = field(default_factory=dict)
+    nodes: int = 1
+    node_env: Sequence[Mapping[str, str]] = ()
 
 
 def on_rented_node(options: ServerOptions, quantised: Path | None, *, env: Mapping[str, str]) -> NodeProgram:

@@ -1,15 +1,21 @@
 """Servers on leased nodes: each configuration is an instance type, the server's settings, and how many nodes it has.
 
 Nodes are leased as those of a training are (clouds/node_lease.py): by an engine, with an agent on each, which ends the
-server when its time is over or mlcd is gone. Every node runs one server, and the load is shared among them.
+server when its time is over or mlcd is gone. Every node runs one server, or several nodes do (`NodeProgram.nodes`: the
+first of them answers), and the load is shared among the servers. It comes
+from this machine, or from one node more of the same lease (mlcd.loadgen.node).
 """
 
 import http.client
 import math
 import re
+import secrets
+import shlex
+import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 
@@ -20,10 +26,14 @@ from mlcd.clouds.provider import JobProgress, LeaseFailed, Order, Settled
 from mlcd.clouds.serving.local import ENDED_SECONDS, ServersHere, is_ready
 from mlcd.clouds.serving.node_program import NodeProgram
 from mlcd.clouds.serving.provider import Endpoint
+from mlcd.clouds.shipping import PACKAGE
 from mlcd.clouds.workspace import Workspace, copy_workdir, link_or_copy
 from mlcd.errors import ProviderError
 from mlcd.home import private_folder, write_private
 from mlcd.home.envs import forget_in_lease
+from mlcd.loadgen.node import READY as GENERATOR_READY
+from mlcd.loadgen.node import TOKEN_VARIABLE
+from mlcd.loadgen.remote import RemoteGenerator
 from mlcd.platforms.agent import Job
 from mlcd.platforms.registry import SERVER
 from mlcd.trial.trial import FailureKind
@@ -44,6 +54,7 @@ class NodeServing:
     is_here       whether the nodes are parts of this machine, so that servers and load generator share its processors
     shares_files  whether nodes have this machine's files; what a server needs is copied to others
     secrets       values that servers get from elsewhere (SkyPilot): only to keep them out of messages
+    load_processors  processors of a node by its type, where one node more sends the load; None: this machine does
     """
 
     simulated = False
@@ -57,9 +68,11 @@ class NodeServing:
         is_here: bool,
         shares_files: bool = True,
         secrets: Mapping[str, str] = NOTHING,
+        load_processors: Mapping[str, float] | None = None,
     ) -> None:
         self.engine, self.program, self.noise, self.is_here = engine, program, noise, is_here
         self.home, self.shares_files, self.secrets = program.home, shares_files, secrets
+        self.load_processors = load_processors
 
     @property
     def name(self) -> str:
@@ -94,6 +107,7 @@ class NodeServers(NodeLease):
         self._program: NodeProgram | None = None
         self._port = 0
         self._endpoint: Endpoint | None = None
+        self._token = secrets.token_hex(16)
         self._ready: dict[int, str] = {}
         """Nodes whose server answers -> its address."""
         self._peak_gib = 0.0
@@ -111,6 +125,11 @@ class NodeServers(NodeLease):
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.release()
+
+    @property
+    def node_count(self) -> int:
+        """The servers' nodes, and one more that sends the load where that is asked for: the last."""
+        return self.order.config.nodes + (self.cloud.load_processors is not None)
 
     @property
     def endpoint(self) -> Endpoint:
@@ -174,16 +193,18 @@ class NodeServers(NodeLease):
             link_or_copy(source, self._free_place(place))
         for place, source in program.copies.items():
             copy_tree(source.resolve(), self._free_place(place))
-        for rank in range(config.nodes):
+        for rank in range(self.node_count):
             (self.folder / f"node-{rank}").mkdir()
         job = Job(
             lease_id=self.lease_id,
-            run=program.run,
+            run=program.run if self.cloud.load_processors is None else self._or_generator(program.run),
             setup=program.setup,
-            envs=dict(program.env),
+            envs={**program.env, **({} if self.cloud.load_processors is None else {TOKEN_VARIABLE: self._token})},
             platform=SERVER,
             instance=config.instance,
             port=self._port,
+            server_nodes=program.nodes,
+            node_envs=program.node_env,
             seconds=self.order.seconds if self.order.seconds < float("inf") else None,
         )
         write_private(self.folder / "job.json", job.to_json())
@@ -198,6 +219,15 @@ class NodeServers(NodeLease):
         delete_tree(place, below=self.folder)
         return place
 
+    def _or_generator(self, run: str) -> str:
+        """For the shell of every node: the load generator on the last, `run` on the others."""
+        command = shlex.join([sys.executable, "-m", "mlcd.loadgen.node"])
+        return (
+            f'if [ "$MLCD_RANK" = {self.order.config.nodes} ]; then\n'
+            f'PYTHONPATH={shlex.quote(str(PACKAGE.parent))} exec {command} --host "$HOST" --port "$PORT"\n'
+            f"fi\nunset {TOKEN_VARIABLE}\n{run}"
+        )
+
     def _watch(self, nodes: Nodes) -> None:
         """Look after the nodes until the lease is over or a server has ended."""
         while not self._over.wait(POLL_SECONDS):
@@ -207,7 +237,7 @@ class NodeServers(NodeLease):
                 if state is NodesState.ENDED or self._exits():
                     raise self._failed(FailureKind.ERROR, self._ended_text())
                 if isinstance(nodes, MeasuresMemory):
-                    self._peak_gib = max(self._peak_gib, nodes.memory_gib())
+                    self._peak_gib = max(self._peak_gib, nodes.memory_gib(self.order.config.nodes))
             except (LeaseFailed, ProviderError) as failure:
                 self._failure = failure
             except (Malformed, OSError) as error:
@@ -220,31 +250,40 @@ class NodeServers(NodeLease):
         """Why a server that ended with success is a failure all the same."""
         rank = min(self._exits(), default=0)
         last = last_line(self.folder / f"node-{rank}" / "log.txt")
-        return f"the server of node {rank} ended by itself{': ' + last if last else ''}"
+        what = "server" if rank < self.order.config.nodes else "load generator"
+        return f"the {what} of node {rank} ended by itself{': ' + last if last else ''}"
 
     def _ask(self) -> None:
         """Ask the servers that were not ready yet whether they are."""
         program, count = self._program, self.order.config.nodes
+        processors = self.cloud.load_processors
         assert program is not None  # noqa: S101 - the lease was entered
-        for rank in range(count):
+        heads = range(0, count, program.nodes)
+        for rank in (*heads, *range(count, self.node_count)):
             if rank in self._ready:
                 continue
             host = self._address(rank)
             if host is None:
                 return
             place = self._place(rank, host)
-            if place is None or not is_ready(f"http://{place}{program.ready}"):
+            ready = program.ready if rank < count else GENERATOR_READY
+            if place is None or not is_ready(f"http://{place}{ready}"):
                 return
             self._ready[rank] = f"http://{place}"
-        addresses = [self._ready[rank] for rank in range(count)]
-        self._endpoint = Endpoint(
+        addresses = [self._ready[rank] for rank in heads]
+        found = Endpoint(
             address=addresses[0],
             further=tuple(addresses[1:]),
             model=program.model,
-            client_cpus=usable_cpus(),
-            shares_cpus=self.cloud.is_here,
+            client_cpus=usable_cpus() if processors is None else (),
+            shares_cpus=self.cloud.is_here and processors is None,
             network_seconds=_longest_way(addresses, program.ready) if isinstance(self.nodes, Tunnelled) else None,
         )
+        if processors is not None:
+            generator = RemoteGenerator(place=self._ready[count].removeprefix("http://"), token=self._token)
+            own = min(processors[self.order.config.instance], 1.0)
+            found = replace(found, generator=generator, generator_processors=own)
+        self._endpoint = found
 
     def _place(self, rank: int, host: str) -> str | None:
         """`HOST:PORT` where this machine reaches the server of node `rank`; None before it can."""

@@ -5,6 +5,7 @@ from typing import Protocol
 
 from mlcd.clouds.provider import Cloud, Lease, Order
 from mlcd.gpus import Gpu, used_gib
+from mlcd.loadgen.process import Generator, run_generator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +20,8 @@ class Endpoint:
     gpu            of this machine that it uses; None: none
     gpu_pids       the server's processes
     gpu_gib_before  GPU memory in use before it started
+    generator        sends the load: on this machine, or on a node of its own
+    generator_processors  what it has there, where that is a part of one
     network_seconds  from this machine to the servers and back, where they are far; None: they are not
     """
 
@@ -31,6 +34,8 @@ class Endpoint:
     gpu_pids: tuple[int, ...] = ()
     gpu_gib_before: float = 0.0
     network_seconds: float | None = None
+    generator: Generator = run_generator
+    generator_processors: float = 1.0
 
     @property
     def addresses(self) -> tuple[str, ...]:

@@ -345,7 +345,7 @@ class _Generator:
             input_tokens=sum(each.input_tokens for each in streams) / len(streams),
             output_tokens=sum(each.output_tokens for each in streams) / len(streams),
             processor_share=busy,
-            saturated=_saturation(busy, late),
+            saturated=_saturation(busy, late, self.plan.processors),
             first_error=next((each.error for step in steps for each in step.streams if each.error), ""),
             samples=tuple(self.samples),
         )
@@ -380,8 +380,8 @@ def _best(steps: list[_Step], limits: tuple[ChatLimit, ...]) -> _Step:
     return max(kept, key=lambda s: s.result(limits).good_tokens_per_second, default=steps[0])
 
 
-def _saturation(processor_share: float, late: list[float]) -> str:
-    if processor_share > _SATURATED_SHARE:
+def _saturation(processor_share: float, late: list[float], processors: float) -> str:
+    if processor_share > _SATURATED_SHARE * processors:
         return f"the load generator used {processor_share:.0%} of a processor"
     if late and (worst := percentiles(late)["p99"]) > 0.01:
         return f"the load generator sent 1 in 100 requests {worst * 1000:.0f} ms late or more"

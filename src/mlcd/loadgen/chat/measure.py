@@ -5,11 +5,14 @@ from dataclasses import asdict
 
 from mlcd.loadgen.chat.plan import ChatPlan
 from mlcd.loadgen.chat.result import ChatResult
-from mlcd.loadgen.process import run_generator
+from mlcd.loadgen.process import Generator, result_of, run_generator
 
 
-def measure_chat(plan: ChatPlan) -> ChatResult:
-    """Run the plan in a separate process. Raises BadInput for an invalid plan or a server that is none, MlcdError."""
+def measure_chat(plan: ChatPlan, generator: Generator = run_generator) -> ChatResult:
+    """Run the plan in a separate process, on this machine or where `generator` does.
+
+    Raises BadInput for an invalid plan or a server that is none, MlcdError.
+    """
     most_seconds = 3 * plan.seconds + plan.timeout_seconds + 60
-    output = run_generator("mlcd.loadgen.chat", json.dumps(asdict(plan)), most_seconds=most_seconds)
-    return ChatResult.from_json(json.loads(output))
+    output = generator("mlcd.loadgen.chat", json.dumps(asdict(plan)), most_seconds=most_seconds)
+    return result_of(output, ChatResult.from_json)

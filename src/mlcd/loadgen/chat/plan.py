@@ -88,6 +88,7 @@ class ChatPlan:
     cpus           processors the generator may use; empty: all that are available to it
     seed           of the arrivals and prompts
     further        addresses of further servers, which share the load
+    processors     what the generator has, where that is a part of one
     """
 
     address: str
@@ -107,6 +108,7 @@ class ChatPlan:
     cpus: tuple[int, ...] = ()
     seed: int = 0
     further: tuple[str, ...] = ()
+    processors: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 < self.seconds < math.inf or not 0 < self.timeout_seconds < math.inf:

@@ -107,6 +107,7 @@ def _view(problem: "ById[Problem]") -> _View:
             whole,
             space=space,
             usd_per_hour=tuple(whole.price(shown[config]) for config in space),
+            lease_usd_per_hour=tuple(whole.lease_price(shown[config]) for config in space),
             goal=replace(whole.goal, rate=None),
             scales_out=False,
         ),

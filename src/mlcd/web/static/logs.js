@@ -1,4 +1,4 @@
-// Logs of a run's nodes: the newest is shown, and followed while the run goes on.
+// Logs of a run's nodes: the newest is shown, or the one that is chosen, and followed while the run goes on.
 
 import { ask } from "./ui.js";
 
@@ -11,6 +11,8 @@ const text = document.getElementById("log-text");
 let offset = 0;
 let current = "";
 let timer = null;
+/** Whether the reader has chosen a log; until then, it is the newest, or the newest that is not empty once the run has ended. */
+let chosen = false;
 
 async function read() {
   clearTimeout(timer);
@@ -29,6 +31,11 @@ async function read() {
       timer = setTimeout(read, 50);
       return;
     }
+    if (!live && !chosen && offset === 0 && choice.selectedIndex > 0) {
+      choice.selectedIndex -= 1;
+      timer = setTimeout(read, 0);
+      return;
+    }
   } catch { /* the server is away: asked again */ }
   timer = setTimeout(read, live ? 1000 : 5000);
 }
@@ -39,11 +46,11 @@ export async function listLogs() {
     const { logs } = await ask(`/api/runs/${run}/logs`);
     place.hidden = logs.length === 0;
     if (choice.options.length === logs.length) return;
-    const newest = choice.selectedIndex === choice.options.length - 1;
+    const wanted = chosen ? choice.value : String(logs.at(-1).number);
     choice.replaceChildren(...logs.map((each) => new Option(`${each.title}, node ${each.node}`, String(each.number))));
-    if (newest) choice.selectedIndex = logs.length - 1;
+    choice.value = wanted;
     read();
   } catch { /* the events say what is wrong */ }
 }
 
-choice.addEventListener("change", read);
+choice.addEventListener("change", () => { chosen = true; read(); });

@@ -78,6 +78,7 @@ async function check() {
     const may = found.free || maySpend;
     said.textContent = `A job for mlcd ${found.kind}: ${found.name} on ${found.infra}.` + (may ? "" : " It charges real money: start it from a terminal, or start this page with --allow-spend.");
     start.disabled = !may;
+    expected.className = "";
     expected.textContent = "The dry run is under way ...";
     waiting = setTimeout(async () => {
       try {
@@ -88,9 +89,7 @@ async function check() {
         expected.textContent = error.message;
         expected.className = "bad";
         start.disabled = true;
-        return;
       }
-      expected.className = "";
     }, 700);
   } catch (error) {
     if (mine === turn) { said.textContent = error.message; said.className = "flat bad"; }

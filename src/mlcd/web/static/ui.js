@@ -20,6 +20,11 @@ export function usd(value) {
   return `${value < 0 ? "-" : ""}$${text}`;
 }
 
+/** "12.5 ms", "1.50 s": a latency as the server writes it. */
+export function latency(seconds) {
+  return seconds < 1 ? `${Number((seconds * 1000).toPrecision(3))} ms` : `${Number(seconds.toPrecision(3))} s`;
+}
+
 /** "4 h 16 min" as the server writes it: two units at most. */
 export function duration(seconds) {
   if (seconds === null || seconds === undefined) return "";
@@ -30,6 +35,16 @@ export function duration(seconds) {
   if (whole < 3600) return two(whole, "min", 60, "s");
   const minutes = Math.round(seconds / 60);
   return minutes < 48 * 60 ? two(minutes, "h", 60, "min") : two(Math.round(seconds / 3600), "d", 24, "h");
+}
+
+/** Cells at the end of a row: [text, class, its column's name on a narrow screen]. */
+export function cells(row, texts) {
+  for (const [text, css, label] of texts) {
+    const cell = row.insertCell();
+    cell.textContent = text;
+    if (css) cell.className = css;
+    if (label) cell.dataset.l = label;
+  }
 }
 
 const compare = document.querySelector("[data-compare]");

@@ -1,73 +1,39 @@
 // What if: the sliders ask the server, which decides with the engine's own functions.
 
-import { ask, duration, usd } from "./ui.js";
+import { ask, cells, duration, usd } from "./ui.js";
 import { asMoney, asTime, scatter, timeTicks } from "./charts.js";
+import { Slider } from "./sliders.js";
 
 const root = document.getElementById("what-if");
 const run = encodeURIComponent(root.dataset.run);
 const field = (name) => document.getElementById(name);
 const out = (name) => root.querySelector(`[data-out="${name}"]`);
-const asked = { budget: number(root.dataset.budget), deadline: number(root.dataset.deadline) };
-const most = { budget: 1000, deadline: 86400 };
+const budget = new Slider("budget", { from: root.dataset.budget, most: root.dataset.mostUsd, least: 1, text: usd });
+const deadline = new Slider("deadline", { from: root.dataset.deadline, most: root.dataset.mostSeconds, least: 60, text: duration });
 let turn = 0;
 
-function number(text) { return text === "" ? null : Number(text); }
-
-/** Sliders are logarithmic: 0..1000 covers a 30th to the whole of `most`. */
-const toValue = (name, place) => most[name] * 30 ** (place / 1000 - 1);
-const toPlace = (name, value) => Math.round(1000 * (1 + Math.log(value / most[name]) / Math.log(30)));
-
-const exact = { budget: null, deadline: null };
-function value(name) {
-  if (field(`no-${name}`).checked) return null;
-  return exact[name] ?? toValue(name, Number(field(name).value));
-}
-
-function set(name, amount) {
-  field(`no-${name}`).checked = amount === null;
-  exact[name] = amount;
-  if (amount !== null) field(name).value = String(toPlace(name, amount));
-}
-
-function labels() {
-  const budget = value("budget");
-  const deadline = value("deadline");
+function showWeight() {
   const weight = Number(field("weight").value);
-  out("budget").textContent = usd(budget);
-  out("deadline").textContent = deadline === null ? "no limit" : duration(deadline);
   const words = field("no-weight").checked ? "the goal's own rule" : `${weight}% time, ${100 - weight}% money`;
   out("weight").textContent = words;
   field("weight").setAttribute("aria-valuetext", words);
-  field("budget").setAttribute("aria-valuetext", usd(budget));
-  field("deadline").setAttribute("aria-valuetext", deadline === null ? "no limit" : duration(deadline));
-  for (const name of ["budget", "deadline", "weight"]) field(name).classList.toggle("off", field(`no-${name}`).checked);
+  field("weight").classList.toggle("off", field("no-weight").checked);
 }
 
 function query(nextTrial) {
   const given = new URLSearchParams({ next_trial: nextTrial ? "yes" : "no" });
-  const budget = value("budget");
-  const deadline = value("deadline");
-  if (budget !== null) given.set("budget_usd", budget.toFixed(6));
-  if (deadline !== null) given.set("deadline_seconds", deadline.toFixed(3));
+  if (budget.value !== null) given.set("budget_usd", budget.value.toFixed(6));
+  if (deadline.value !== null) given.set("deadline_seconds", deadline.value.toFixed(3));
   if (!field("no-weight").checked) given.set("time_weight", (Number(field("weight").value) / 100).toFixed(2));
   return `/api/runs/${run}/what-if?${given}`;
-}
-
-function cells(row, texts) {
-  for (const [text, css, label] of texts) {
-    const cell = row.insertCell();
-    cell.textContent = text;
-    if (css) cell.className = css;
-    if (label) cell.dataset.l = label;
-  }
 }
 
 /** A row of the budgets; the one that holds now is marked. */
 function stepRow(steps, each, found) {
   const row = steps.insertRow();
   const next = found.steps[found.steps.indexOf(each) + 1];
-  const budget = found.budget_usd ?? Infinity;
-  if (each.budget_usd <= budget && !(next && next.budget_usd <= budget)) row.className = "chosen";
+  const limit = found.budget_usd ?? Infinity;
+  if (each.budget_usd <= limit && !(next && next.budget_usd <= limit)) row.className = "chosen";
   return row;
 }
 
@@ -119,7 +85,7 @@ function showNext(found) {
 
 let waiting = null;
 async function decide() {
-  labels();
+  showWeight();
   const mine = ++turn;
   clearTimeout(waiting);
   try {
@@ -139,28 +105,19 @@ async function decide() {
 }
 
 function reset() {
-  set("budget", asked.budget);
-  set("deadline", asked.deadline);
+  budget.reset();
+  deadline.reset();
   field("weight").value = "50";
   field("no-weight").checked = true;
   decide();
 }
 
-function begin() {
-  most.budget = 1.5 * Math.max(asked.budget ?? 0, Number(root.dataset.mostUsd), 1);
-  most.deadline = 1.5 * Math.max(asked.deadline ?? 0, Number(root.dataset.mostSeconds), 60);
-  for (const name of ["budget", "deadline"]) {
-    field(name).addEventListener("input", () => { exact[name] = null; field(`no-${name}`).checked = false; decide(); });
-    field(`no-${name}`).addEventListener("change", () => { if (!field(`no-${name}`).checked && exact[name] === null) exact[name] = null; decide(); });
-  }
-  field("weight").addEventListener("input", () => { field("no-weight").checked = false; decide(); });
-  field("no-weight").addEventListener("change", decide);
-  for (const button of root.querySelectorAll("[data-more]")) button.addEventListener("click", () => {
-    set("budget", Math.max(0.01, (value("budget") ?? Number(root.dataset.spentUsd)) + Number(button.dataset.more)));
-    decide();
-  });
-  root.querySelector("form").addEventListener("reset", (event) => { event.preventDefault(); reset(); });
-  reset();
-}
-
-begin();
+for (const each of [budget, deadline]) each.onChange(decide);
+field("weight").addEventListener("input", () => { field("no-weight").checked = false; decide(); });
+field("no-weight").addEventListener("change", decide);
+for (const button of root.querySelectorAll("[data-more]")) button.addEventListener("click", () => {
+  budget.set(Math.max(0.01, (budget.value ?? Number(root.dataset.spentUsd)) + Number(button.dataset.more)));
+  decide();
+});
+root.querySelector("form").addEventListener("reset", (event) => { event.preventDefault(); reset(); });
+reset();
