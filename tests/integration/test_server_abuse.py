@@ -160,6 +160,15 @@ class TestTime:
             assert statuses(slow) == [408]
             assert statuses(silent) == []
 
+    def test_slow_headers_of_a_later_request_are_answered_408_too(self, server: RunningServer) -> None:
+        with connected(server, post(body_of())) as connection:
+            answer = http.client.HTTPResponse(connection)
+            answer.begin()
+            answer.read()
+            assert answer.status == 200
+            connection.sendall(b"GET /v2 HT")
+            assert statuses(connection) == [408]
+
     def test_a_body_that_trickles_after_its_refusal_is_closed(self, server: RunningServer) -> None:
         with connected(server, post(b"x", length=str(2**40))) as connection:
             assert statuses(connection) == [413]

@@ -114,8 +114,11 @@ def _cell(value: object) -> str:
     return f"'{text}" if is_formula else text
 
 
-_FORMULA = ("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}")
-_FORMULA += ("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}")
+_FORMULA = (
+    *("=", "+", "-", "@"),
+    *("\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS SIGN}"),
+    *("\N{FULLWIDTH HYPHEN-MINUS}", "\N{FULLWIDTH COMMERCIAL AT}"),
+)
 """What a formula begins with; East Asian spreadsheets take the wide forms for the same."""
 
 

@@ -365,7 +365,11 @@ class CheckedLease:
     def _settled(self, found: object, at: JobProgress) -> Settled:
         settled, cloud = instance_of(found, Settled, "the answer"), self._calls.cloud
         seconds = number(settled.seconds, "seconds", most=cloud.most_seconds)
-        reached = number(settled.reached_samples, "reached_samples", most=cloud.most_samples)
+        reached = number(settled.reached_samples, "reached_samples", most=MOST_SAMPLES)
+        if reached > cloud.most_samples:
+            work = cloud.most_samples / REACHED_FACTOR
+            fix = "correct job.samples and job.epochs, or what the script reports"
+            self._calls.fail(f"the job has trained {reached:,.0f} samples, and all of its work is {work:,.0f}: {fix}")
         used, total = settled.utilisation, settled.total_samples
         checked = replace(
             settled,

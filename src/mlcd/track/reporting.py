@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from mlcd.errors import BadInput, nearest
+from mlcd.errors import BadInput, MissingExtra, nearest
 from mlcd.events import Event, Observer, RunEnded, Warned
 from mlcd.extras import install_line
 from mlcd.track.messages import Message, artifacts, messages
@@ -68,7 +68,7 @@ def _flush_seconds() -> float:
 
 
 def checked_trackers(names: object) -> tuple[str, ...]:
-    """The trackers of a name or a list of names, each once. Raises BadInput for any that cannot be used."""
+    """The trackers of a name or a list of names, each once. Raises BadInput, MissingExtra."""
     given = (names,) if isinstance(names, str) else names
     if not isinstance(given, list | tuple):
         raise BadInput(f"track: must be the name of a tracker, or a list of them (got {str(given)[:80]!r})")
@@ -86,7 +86,7 @@ def _check(name: object) -> None:
         raise BadInput(f"track: there is no tracker {str(name)[:80]!r}; allowed: {', '.join(TRACKERS)}{hint}")
     module = TRACKERS[name]
     if not os.environ.get(PYTHON) and importlib.util.find_spec(module) is None:
-        raise BadInput(
+        raise MissingExtra(
             f"track: {module} is not installed; {install_line(name)}, or set {PYTHON} to a Python that has it"
         )
 

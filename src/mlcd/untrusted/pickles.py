@@ -71,7 +71,7 @@ def only_weights(path: Path, how: str, *, passed: tuple[type[Exception], ...] = 
 def entries(path: Path) -> list[str]:
     """The names in an archive. Raises Malformed for what is none, or would fill the memory; OSError."""
     try:
-        with path.open("rb") as file, zipfile.ZipFile(_Limited(file)) as archive:  # type: ignore[arg-type]
+        with path.open("rb") as file, zipfile.ZipFile(_Limited(file)) as archive:
             found = archive.infolist()
     except _TooMany as error:
         raise Malformed(str(path), f"is an archive of more files than {MOST_ENTRIES:,}") from error

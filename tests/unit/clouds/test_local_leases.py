@@ -555,6 +555,23 @@ def test_a_group_ends_what_is_paused_and_what_made_groups_of_its_own(home: Path,
     assert not [folder for folder in held.group.folders if folder.exists()]
 
 
+def test_a_group_ends_what_its_job_has_frozen(home: Path, mark: str, groups: None) -> None:
+    """A frozen process of version 1 does not even die of SIGKILL."""
+    held = hold(home)
+    assert held.group is not None
+    start(held, DAEMON.format(cwd="/", mark=mark)).wait()
+    until(lambda: running(mark))
+    frozen = [
+        (folder / name).write_text(word)
+        for folder in held.group.folders
+        for name, word in (("freezer.state", "FROZEN"), ("cgroup.freeze", "1"))
+        if (folder / name).exists()
+    ]
+    assert frozen
+    held.close()
+    assert running(mark) == []
+
+
 def test_a_group_counts_the_time_of_ended_processes(home: Path, groups: None) -> None:
     held = hold(home)
     busy = "import time\nuntil = time.process_time() + 0.2\nwhile time.process_time() < until: pass"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -407,6 +408,25 @@ def test_a_lease_of_another_machine_is_in_use_while_its_heartbeat_changes(
     assert [remaining.owned for remaining in Slurm({}).leftovers()] == [runs]
     assert bool(observed) is not (runs and hours_off == 0)
     assert sorted(path.name for path in order.folder.glob("heartbeat*")) == ["heartbeat"]
+
+
+def test_the_age_of_a_heartbeat_is_taken_by_the_clock_of_its_file_system(
+    commands: Callable[..., None], order: NodeOrder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file server whose clock is three hours ahead of this machine's."""
+    touch = Path.touch
+
+    def touched(path: Path, *given: Any, **named: Any) -> None:
+        touch(path, *given, **named)
+        os.utime(path, (0, time.time() + 3 * 3600))
+
+    monkeypatch.setattr(Path, "touch", touched)
+    commands("sbatch", "5\n")
+    Slurm({}).start(order)
+    monkeypatch.setattr(slurm_engine, "OBSERVED_SECONDS", 0.0)
+    commands("squeue", f"5|RUNNING|{order.lease_id}|{order.folder}\n")
+    (home_of(order.folder) / "leases" / f"{order.lease_id}.json").unlink()
+    assert [remaining.owned for remaining in Slurm({}).leftovers()] == [True]
 
 
 def test_a_lease_whose_record_is_not_proved_is_in_use_while_its_heartbeat_is_fresh(

@@ -42,6 +42,7 @@ class Told:
     points: Sequence[Any] = ()
     failure: LeaseFailed | None = None
     settled_seconds: float = 0.0
+    reached: float = 0.0
     simulated: bool = False
     noise: float = 0.0
     name: str = "told"
@@ -67,7 +68,7 @@ class Told:
             raise self.failure
 
     def finish(self, _at: JobProgress) -> Settled:
-        return Settled(seconds=self.settled_seconds)
+        return Settled(seconds=self.settled_seconds, reached_samples=self.reached)
 
 
 def leased(cloud: Told, *, seconds: float = 1000.0) -> CheckedLease:

@@ -140,6 +140,15 @@ def test_a_run_of_an_earlier_version_has_the_wall_clock_alone() -> None:
     assert elapsed_between(then, clocks()).most_seconds == math.inf
 
 
+@pytest.mark.skipif(not Path("/proc/uptime").exists(), reason="only Linux tells how long it has been up")
+def test_the_boot_clock_is_the_systems() -> None:
+    """It counts suspended time too, as /proc/uptime does, and nobody can set it."""
+    times = [float(Path("/proc/uptime").read_text().split()[0])]
+    times.append(boot_seconds())
+    times.append(float(Path("/proc/uptime").read_text().split()[0]) + 0.01)  # it has hundredths
+    assert times == sorted(times)
+
+
 def test_this_machine_has_moments() -> None:
     first, second = read_moment(), read_moment()
     assert first.boot == second.boot != ""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import mlcd
-from mlcd.errors import BadInput
+from mlcd.errors import BadInput, MissingExtra, MlcdError
 from mlcd.events import Event, RunBegan, RunEnded, StepEnded, Warned
 from mlcd.extras import install_line
 from mlcd.track import tracked, worker
@@ -190,18 +190,18 @@ def test_more_than_a_pipe_holds_is_told_without_waiting(events: list[Event], fak
 
 
 @pytest.mark.parametrize(
-    ("track", "says"),
+    ("track", "kind", "says"),
     [
-        ("wanb", "allowed: mlflow, wandb; did you mean 'wandb'?"),
-        ("mlflow", f"track: mlflow is not installed; {install_line('mlflow')}, or set MLCD_TRACK_PYTHON"),
+        ("wanb", BadInput, "allowed: mlflow, wandb; did you mean 'wandb'?"),
+        ("mlflow", MissingExtra, f"track: mlflow is not installed; {install_line('mlflow')}, or set MLCD_TRACK_PYTHON"),
     ],
 )
 def test_what_cannot_be_tracked_is_refused_before_anything_starts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, track: str, says: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, track: str, kind: type[MlcdError], says: str
 ) -> None:
     monkeypatch.delenv("MLCD_TRACK_PYTHON", raising=False)
     monkeypatch.setattr("mlcd.track.reporting.importlib.util.find_spec", lambda _: None)
-    with pytest.raises(BadInput, match=says.replace("[", r"\[").replace("?", r"\?")):
+    with pytest.raises(kind, match=says.replace("[", r"\[").replace("?", r"\?")):
         mlcd.train(JOB, home=tmp_path / "home", track=track)
     assert mlcd.runs(home=tmp_path / "home") == ()
 
