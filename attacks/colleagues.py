@@ -268,7 +268,7 @@ def _leaf(chance: random.Random, made: Rows) -> str:
     column = chance.choice(columns)
     try:
         value = json.loads(row[column])
-    except ValueError:  # replaced as a whole before
+    except (TypeError, ValueError):  # replaced as a whole before, maybe by a number
         return "nothing"
     places = list(_leaves(value, ()))
     if not places:

@@ -41,7 +41,7 @@ class TrialPolicy:
     planned(n) = seconds + extra_seconds x floor((n - 1) / 3) + moving_seconds; with set-up and warm-up.
     moving_seconds  of a place to which data is moved first: part of the planned time, not of the least
     least(n)   = planned(n) x least_share, after the first sample: from then on a trial ends as soon as the 95% interval
-                 of its speed is within known_precision; after half of that, if it is far too slow to be chosen.
+                 of its speed is within enough_precision; after half of that, if it is far too slow to be chosen.
                  least_share 1: no trial ends before its planned time.
     worst(n)   = planned(n) x (1 + extension) + watchdog_seconds.
     most_measured_seconds  of a load test; the rest of its planned time is for the server to start. None: no limit
@@ -77,6 +77,13 @@ class TrialPolicy:
             if self.may_end_early
             else math.inf
         )
+
+    def enough_precision(self, noise: float) -> float:
+        """The 95% interval at which a trial may end early, where two runs of one configuration differ by `noise`.
+
+        known_precision; or that noise, up to precision: then the trial's own error adds an eighth to that of two runs.
+        """
+        return min(max(self.known_precision, noise), self.precision)
 
     @property
     def may_end_early(self) -> bool:

@@ -6,6 +6,7 @@ field, is covered by itself. Only what `__post_init__` demands is told here (RAN
 
 import json
 import math
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass, replace
 from datetime import date
@@ -217,6 +218,9 @@ def _problem(draw: Draw, values: Values) -> None:
     values["beside"] = values["beside"] and not values["keeps_work"]
     values["similar"] = draw(st.just(()) | st.tuples(*[st.floats(-9, 9)] * size))
     values["usd_per_hour"] = draw(st.tuples(*[st.builds(Usd, counts)] * size))
+    more = draw(st.none() | st.tuples(*[st.builds(Usd, amounts)] * size))
+    own = values["usd_per_hour"]
+    values["lease_usd_per_hour"] = () if more is None else tuple(map(operator.add, own, more))
     values["stretch"] = draw(st.just(()) | st.tuples(*[st.floats(1, 100)] * size))
     if "batch" not in {knob.name for knob in values["space"].knobs}:
         values["batching"] = None

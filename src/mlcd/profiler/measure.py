@@ -276,7 +276,7 @@ class _Watch:
         most = speed.samples_per_second * math.exp(1.96 * math.hypot(speed.relative_error, self.noise))
         if is_slow and most * HOPELESS_SLOWDOWN < self.to_beat:
             return True
-        return speed.points >= BATCH_MEANS and 1.96 * speed.relative_error <= self.policy.known_precision
+        return speed.points >= BATCH_MEANS and 1.96 * speed.relative_error <= self.policy.enough_precision(self.noise)
 
 
 def steady_speed(points: list[JobProgress]) -> SteadySpeed | None:

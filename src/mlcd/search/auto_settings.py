@@ -82,7 +82,7 @@ class AutoSettings:
 
     least_trial: float = 0.25
     """The share of a trial's planned time that is measured at least, after its first sample: then it ends as soon as
-    its speed is known (`TrialPolicy.known_precision`). 1: trials take their planned time. Of 120 jobs on the simulator
+    its speed is known (`TrialPolicy.enough_precision`). 1: trials take their planned time. Of 120 jobs on the simulator
     (economics.py, seeds 1 and 2), thrown 74% instead of 62% are within 1.25 of the best run."""
 
     failed_share: float = 0.25

@@ -250,3 +250,14 @@ def test_reports_differ_around_the_measured_speed() -> None:
     assert stdev(rates) == pytest.approx(0.05, rel=0.1)
     with cloud.lease(Order(config=LARGE, purpose=Purpose.RUN)) as lease:
         assert next(lease.progress()) == JobProgress(0.0, 0.0)
+
+
+def test_where_two_runs_differ_more_a_trial_is_known_sooner() -> None:
+    def seconds(noise: float) -> float:
+        return fmean(
+            found.probe_seconds / found.trials
+            for seed in range(5)
+            for found in [made("auto", seed=seed, noise=noise, report_noise=0.05)]
+        )
+
+    assert seconds(0.05) < 0.8 * seconds(0.0)

@@ -295,6 +295,6 @@ def test_what_is_restored_and_kept_is_the_providers_error_where_it_fails() -> No
 
 def test_a_job_that_trains_more_than_its_work_is_told_what_to_correct() -> None:
     cloud = Told(points=[(1.0, 1.0)], reached=300_096.0)
-    lease = CheckedCloud(cloud=cloud, clock=lambda: cloud.now, most_samples=180_000.0).lease(ORDER)
+    lease = CheckedCloud(cloud=cloud, clock=lambda: cloud.now, most_samples=180_000.0).lease(Order(config=CONFIG))
     with lease, pytest.raises(LeaseFailed, match="trained 300,096 samples, and all of its work is 90,000: correct job"):
         lease.finish(next(lease.progress()))

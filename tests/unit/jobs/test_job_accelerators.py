@@ -50,7 +50,7 @@ def test_only_types_with_the_accelerator_may_be_chosen(resources: str, types: se
         ("{accelerators: [L4, H101:8]}", "resources.accelerators[1]", "did you mean 'H100:8'?"),
         ("{instance_type: c5.*, accelerators: L4}", "resources.accelerators", "among resources.instance_type"),
         ("{accelerators: []}", "resources.accelerators", "must not be empty"),
-        ("{accelerators: 8}", "resources.accelerators", "must be text"),
+        ("{accelerators: 8}", "resources.accelerators", "is a number (got 8)"),
         ("{accelerators: 'H100:0'}", "resources.accelerators", "is not an accelerator"),
         ("{accelerators: {H100: 0}}", "resources.accelerators.H100", "out of range"),
         ("{accelerators: {L4: 1, H100: 2..4}}", "resources.accelerators.H100", "has this accelerator (got 'H100:2')"),

@@ -418,3 +418,8 @@ def test_reports_that_come_more_often_later_are_no_warm_up() -> None:
     assert speed is not None
     assert speed.samples_per_second == pytest.approx(10.0)
     assert speed.points == 35
+
+
+def test_a_trial_ends_early_when_it_is_known_as_well_as_two_runs_agree() -> None:
+    policy = TrialPolicy()
+    assert [policy.enough_precision(noise) for noise in (0.0, 0.03, 0.2)] == [0.02, 0.03, 0.05]
