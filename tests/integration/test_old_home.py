@@ -27,6 +27,7 @@ from tests.unmeasured import MEASURED, UNMEASURED_CHILDREN
 
 from mlcd.cli.main import run as mlcd
 from mlcd.clouds.local import usable_cpus
+from mlcd.store.restore import restore
 from mlcd.store.store import FILE, Store
 from mlcd.units import Usd
 
@@ -423,3 +424,18 @@ def test_killed_while_it_is_opened(
         old = json.loads(expected(home, f"{run}.json"))
         assert list(differences(old, json.loads(shown(capsys, "show", run, "-o", "json")))) == []
     assert killed >= kills / 2  # those at an instant may come too late on a quick machine
+
+
+def test_a_run_that_was_damaged_before_its_home_was_migrated_is_not_restored_as_sound(tmp_path: Path) -> None:
+    """Version 0.1 wrote no digests: those that a migration adds are of the damaged values."""
+    home = unpack(tmp_path, to_read=True)
+    with closing(sqlite3.connect(home / FILE)) as db, db:
+        db.execute("UPDATE statuses SET status = 'asleep' WHERE run_id = ?", (UNFINISHED[0],))
+    with Store(home) as store:
+        assert [line.run_id for line in store.runs() if line.damage] == [UNFINISHED[0]]
+    found = restore(home)
+    assert found.lost == (UNFINISHED[0],)
+    assert set(found.saved) == set(RUNS) - {UNFINISHED[0]}
+    with Store(home) as store:
+        assert {line.run_id: line.damage for line in store.runs()} == dict.fromkeys(found.saved, "")
+    assert found.damaged.exists()

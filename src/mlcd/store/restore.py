@@ -84,18 +84,18 @@ def restore(folder: Path) -> Restored:
 
 def _restored(folder: Path, path: Path) -> Restored:
     with _copy_of(path, folder) as copy:
-        saved, unreadable = _readable(copy)
+        saved, unreadable = _sound(folder, *_readable(copy))
     from_backup: dict[str, Rows] = {}
     date = ""
     for backup in reversed(backups(folder)):
         with _copy_of(backup, folder) as copy:
-            found, _ = _readable(copy)
+            found, _ = _sound(folder, *_readable(copy))
         date = date or (date_of(backup) if found else "")
         for name, rows in found.items():
             if _size(rows) > max(_size(saved.get(name)), _size(from_backup.get(name))):
                 from_backup[name] = rows  # also where the log of the damaged file was lost, and the backup is further
     chosen = {**saved, **from_backup}
-    _write(folder, chosen)
+    _write(folder / RESTORED, chosen)
     return Restored(
         damaged=_put_in_place(path),
         saved=tuple(name for name in saved if name not in from_backup),
@@ -161,6 +161,26 @@ def _readable(path: Path) -> tuple[dict[str, Rows], set[str]]:
     return readable, set(names) - set(readable)
 
 
+def _sound(folder: Path, readable: Mapping[str, Rows], unreadable: set[str]) -> tuple[dict[str, Rows], set[str]]:
+    """The same without the runs whose rows are whole and make no run: an earlier schema had no digests that tell."""
+    trial = Path(tempfile.mkdtemp(prefix=f".{FILE}-restoring-", dir=folder))
+    try:
+        _write(trial / FILE, readable)
+        with Store(trial, url="") as store:
+            listed = {line.run_id for line in store.runs() if not line.damage}
+            sound = {name: rows for name, rows in readable.items() if name in listed and _loads(store, name)}
+    finally:
+        shutil.rmtree(trial, ignore_errors=True)
+    return sound, unreadable | (set(readable) - set(sound))
+
+
+def _loads(store: Store, name: str) -> bool:
+    with suppress(StoreError):
+        store.load(name)
+        return True
+    return False
+
+
 def _names(db: sqlite3.Connection) -> list[str]:
     """Every name of a run in any table, in the order of the runs, as far as the tables can be read.
 
@@ -208,9 +228,9 @@ def _size(rows: Rows | None) -> int:
 # ---- writing
 
 
-def _write(folder: Path, runs: Mapping[str, Rows]) -> None:
-    """A complete store with these runs, under the name RESTORED."""
-    partial = folder / f"{RESTORED}.partial"
+def _write(target: Path, runs: Mapping[str, Rows]) -> None:
+    """A complete store with these runs."""
+    partial = target.with_name(f"{target.name}.partial")
     try:
         remove(partial)
         private_file(partial)
@@ -223,8 +243,8 @@ def _write(folder: Path, runs: Mapping[str, Rows]) -> None:
                         _copy(db, table, row)
             db.execute("COMMIT")
         sync(partial)
-        partial.replace(folder / RESTORED)
-        sync(folder)
+        partial.replace(target)
+        sync(target.parent)
     finally:
         remove(partial)
 
