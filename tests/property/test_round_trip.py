@@ -108,7 +108,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
     Measurement: {
         "attempt": counts,
         "samples_per_second": positive,
-        "relative_error": not_negative,
+        "relative_error": st.floats(0, 100),
         "iterations": counts,
         "seconds": not_negative,
         "usd": money,
@@ -405,7 +405,7 @@ def test_a_run_round_trips_through_the_store(drawn: AnyRun, calls: list[Function
     kept = [_stored(step) for step in fitting if step is not None]
     steps = tuple(replace(step, number=number) for number, step in enumerate(kept, start=1))
     findings = drawn.findings if drawn.status.is_final else None
-    kind = Kind.SERVERLESS if isinstance(drawn.problem, FunctionProblem) else Kind.TRAIN
+    kind = Kind.SERVERLESS if isinstance(drawn.problem, FunctionProblem) else Kind.SERVE
     header = replace(drawn.header, run_id="drawn-0a1b2c", kind=kind, reused=())
     run: AnyRun = replace(drawn, header=header, steps=steps, findings=findings, outputs="", log="")
     if isinstance(run.problem, Problem):

@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 from tests.unit.store.test_store import FUNCTIONS, add, epoch_step, header, measured, nodes_problem, step
 
+from mlcd.problem import Problem
 from mlcd.run.authorisation import Authorisation
 from mlcd.run.coherent import check_coherent
 from mlcd.run.header import ReusedTrial
 from mlcd.run.kind import Kind
 from mlcd.run.run import AnyRun, Run
-from mlcd.space import Config
+from mlcd.space import Config, Knob, Space
 from mlcd.store.damage import DamagedStore
 from mlcd.store.store import Store
 from mlcd.trial.epoch import Fleet
@@ -25,7 +26,14 @@ def reused(config: Config) -> AnyRun:
     return Run(header=replace(header("r"), reused=(old,)), problem=nodes_problem())
 
 
+def served() -> Problem:
+    """The same without instance types, as a model is served on one machine."""
+    knobs = (Knob(name="batch", values=(1, 4)),)
+    return replace(nodes_problem(), space=Space(knobs, tuple(Config.of({"batch": batch}) for batch in (1, 4))))
+
+
 def test_what_mlcd_writes_fits() -> None:
+    check_coherent(Run(header=header("s", Kind.SERVE), problem=served()))
     check_coherent(Run(header=header("r"), problem=nodes_problem(), steps=(step(1).ended(measured()), step(2))))
     check_coherent(Run(header=header("f", Kind.SERVERLESS), problem=FUNCTIONS, steps=(epoch_step(1),)))
     check_coherent(reused(step(1).config))
@@ -34,6 +42,15 @@ def test_what_mlcd_writes_fits() -> None:
 @pytest.mark.parametrize(
     ("run", "says"),
     [
+        (Run(header=header("r"), problem=served()), "it trains on no instance type"),
+        (
+            Run(
+                header=header("r"),
+                problem=nodes_problem(),
+                steps=(step(1).ended(replace(measured(), relative_error=1e30)),),
+            ),
+            r"the outcome of step 1 has a speed that is known up to a factor of 1e\+30",
+        ),
         (Run(header=header("r", Kind.SERVERLESS), problem=nodes_problem()), "its problem is none of `mlcd serverless`"),
         (Run(header=header("r"), problem=FUNCTIONS), "its problem is none of `mlcd train`"),
         (Run(header=header("r"), problem=nodes_problem(), steps=(epoch_step(1),)), "an? epoch, is no part of a run"),
