@@ -14,6 +14,7 @@ import random
 import shutil
 import sqlite3
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ NAMES = (
     "..", ".", "", "../canary", "../../canary", "/etc", "a/b", f"{MARK}>", "a" * 300, "a\nb", "\x1b[31m", "x y", "-rf",
     "\u202e", "%2e%2e", "a\\b", "~", "*", "$(id)", "con", "a.lock", "é", "{}", "?token=x", "#x", "&x=1",
 )  # fmt: skip
+CLEAN_SECONDS = 60.0
 _TABLES = ("runs", "steps_started", "steps_ended", "calls", "verdicts", "findings", "statuses")
 _JSON = {
     "runs": ("header", "problem", "spec"),
@@ -163,10 +165,20 @@ class _Postgres:
             _insert(rows, count, lambda query, values: db.execute(query.encode(), values), "%s")
 
     def clean(self, name: str) -> None:
-        """Remove the run that was added."""
+        """Remove the run that was added. What the page started may write to it until it ends."""
+        import psycopg  # noqa: PLC0415 - an extra
+
         quoted = "'" + name.replace("'", "''") + "'"
         tables = ("row_counts", *reversed(_TABLES))
-        self.server.sql(*(f"DELETE FROM mlcd.{table} WHERE run_id = {quoted}" for table in tables))
+        until = time.monotonic() + CLEAN_SECONDS
+        while True:
+            try:
+                self.server.sql(*(f"DELETE FROM mlcd.{table} WHERE run_id = {quoted}" for table in tables))
+                return
+            except psycopg.errors.ForeignKeyViolation:
+                if time.monotonic() > until:
+                    raise
+                time.sleep(0.5)
 
 
 def _insert(rows: Rows, count: int, execute: Callable[[str, Sequence[Any]], object], mark: str) -> None:
