@@ -45,6 +45,7 @@ ROW_KEYS = [
     "types",
     "deployments",
     "trial_seconds",
+    "report_noise",
 ]
 SUMMARY_KEYS = [
     "strategy",

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mlcd.deciders.account import Accounts
 from mlcd.epoch_ledger import EpochLedger
-from mlcd.findings.what_if import MORE_USD, more_budget, what_if
+from mlcd.findings.what_if import MORE_USD, NOTHING_BETTER, more_budget, what_if
 from mlcd.goal import Objective
 from mlcd.models.experience import prior_from_runs
 from mlcd.run.kind import Kind
@@ -17,6 +17,7 @@ from mlcd.run.step import Role
 from mlcd.schedulers.epoch_forecast import EpochForecast
 from mlcd.schedulers.planning import PLANNING
 from mlcd.trial.epoch import LEAST_SHARE, Fleet
+from mlcd.trial.plan import Plan
 from mlcd.units import Usd, format_seconds
 
 NO_BUDGET = f"{MORE_USD} more: nothing. The goal has no budget, so that money limited nothing."
@@ -34,16 +35,19 @@ def more_budget_text(run: Run[Any]) -> str:
         return _of_server(cast(SearchRun, run), goal.budget) if run.verdict is not None else ""
     if run.choice is None:
         return ""
-    return _of_training(cast(SearchRun, run), goal.budget)
+    return _of_training(cast(SearchRun, run), run.choice, goal.budget)
 
 
-def _of_training(run: SearchRun, budget: Usd) -> str:
+def _of_training(run: SearchRun, choice: Plan, budget: Usd) -> str:
     """What would be chosen of what was measured, and whether the search could go on."""
     deadline = run.problem.goal.deadline_seconds
     told = more_budget(what_if(run, budget=budget, deadline_seconds=deadline, next_trial=False))
     more, _ = _more_startable(run, budget)
-    noun = "configuration" if more == 1 else "configurations"
-    return f"{told} The search could try {more} more {noun}." if told and more else told
+    if not told or not more:
+        return told
+    told = told.replace(NOTHING_BETTER, f"of what was measured, nothing would be better than {choice.config}.")
+    what = "one more configuration" if more == 1 else f"{more} more configurations"
+    return f"{told} The search could try {what}; what they would bring is not known."
 
 
 def _of_server(run: SearchRun, budget: Usd) -> str:

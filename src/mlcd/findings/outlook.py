@@ -100,7 +100,7 @@ def _over(paid: Receipt, seconds: float, usd: Usd) -> str:
 
 
 def skipped_texts(ledger: Ledger, refused: NDArray[np.bool_]) -> tuple[str, ...]:
-    """`12 x p3.2xlarge and 30 more of its type: its trial ...`: a text for each type of those without a trial.
+    """`12 x p3.2xlarge and 30 more of its type, whose trials cost no less: its trial ...`: of each type.
 
     Each names the configuration with the cheapest trial; of many types, MOST_SKIPPED and how many more.
     """
@@ -113,11 +113,16 @@ def skipped_texts(ledger: Ledger, refused: NDArray[np.bool_]) -> tuple[str, ...]
     texts = []
     for rows in list(types.values())[:MOST_SKIPPED]:
         cheapest = min(rows, key=lambda row: int(problem.worst_trial_micros[row]))
-        more = f" and {len(rows) - 1} more of its type" if len(rows) > 1 else ""
+        more = more_text(len(rows) - 1)
         texts.append(f"{problem.space.configs[cheapest]}{more}: {refusal_text(ledger, cheapest)}")
     if len(types) > MOST_SKIPPED:
         texts.append(f"{len(types) - MOST_SKIPPED} more types for the same reason")
     return tuple(texts)
+
+
+def more_text(count: int) -> str:
+    """What follows the configuration with the cheapest trial, where `count` others of its type are meant too."""
+    return f" and {count} more of its type, whose trials cost no less" if count else ""
 
 
 def _ruled_out(run: SearchRun, problem: Problem) -> Mapping[int, str]:

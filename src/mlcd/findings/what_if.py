@@ -149,6 +149,7 @@ def what_if(
 
 MORE_USD = Usd.of("20")
 """What a reader asks about first."""
+NOTHING_BETTER = "nothing. No better deployment was measured."
 
 
 def more_budget(found: WhatIf) -> str:
@@ -158,7 +159,7 @@ def more_budget(found: WhatIf) -> str:
         return ""
     step = next((each for each in found.steps if each.budget > budget), None)
     if step is None:
-        return f"{MORE_USD} more: nothing. No better deployment was measured."
+        return f"{MORE_USD} more: {NOTHING_BETTER}"
     within = [each for each in found.steps if budget < each.budget <= budget + MORE_USD]
     step = within[-1] if within else step
     seconds, usd = step.plan.seconds - choice.seconds, step.plan.usd - choice.usd
@@ -267,5 +268,5 @@ def _more(goal: Goal, choice: Plan | None, steps: tuple[BudgetStep, ...]) -> str
         return ""
     step = next((each for each in steps if each.budget > goal.budget), None)
     if step is None:
-        return ". More budget would change nothing: nothing better was measured"
+        return ". More budget would change nothing of that: nothing better was measured"
     return f". With {step.budget - goal.budget} more budget: {step.plan.config}, {format_seconds(step.plan.seconds)}"

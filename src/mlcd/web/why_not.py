@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, cast
 
+from mlcd.findings.outlook import more_text
 from mlcd.goal import Objective
 from mlcd.report.wording import plural, sentence
 from mlcd.run.findings import RejectedConfig, RejectionReason, Untried, UntriedState
@@ -17,6 +18,7 @@ from mlcd.trial.outcome import Status
 MOST_ANSWERS = 7
 """Sentences about one of them; the tables of the page have all."""
 MOST_SUBJECTS = 300
+FREE = "Free: what a limit leaves besides the reserve, which is kept to train on the best choice so far."
 _LIMITS = (RejectionReason.OVER_BUDGET, RejectionReason.LATE)
 _EXPECTED = (UntriedState.PREDICTED, UntriedState.OVER_LIMIT)
 _BEST = {Objective.TIME: "fastest", Objective.COST: "cheapest", Objective.KNEE: "best by time x cost"}
@@ -101,6 +103,7 @@ def answers(run: Run[Any], subject: str) -> tuple[str, ...]:
     return (
         *found[:MOST_ANSWERS],
         *([f"And {more} more: see the decisions, and the table of those that were rejected."] if more > 0 else ()),
+        *([FREE] if any(" is free" in text for text in found) else ()),
     )
 
 
@@ -124,7 +127,8 @@ def _of_type(run: Run[Any], instance: str) -> Iterator[str]:
 
 def _untried(run: Run[Any], untried: Sequence[Untried]) -> Iterator[str]:
     """Why those of a type were not tried: for each reason, the one that came nearest to being tried or chosen."""
-    goal = cast(SearchRun, run).problem.goal
+    problem = cast(SearchRun, run).problem
+    goal, prices = problem.goal, problem.worst_trial_micros
     has_room = False
     for state in UntriedState:
         of_state = [each for each in untried if each.state is state]
@@ -135,6 +139,9 @@ def _untried(run: Run[Any], untried: Sequence[Untried]) -> Iterator[str]:
             by_cost = goal.budget is not None if state is UntriedState.OVER_LIMIT else goal.minimize is Objective.COST
             nearest = min(of_state, key=lambda each: _expected(each, by_cost=by_cost))
         more = f" and {len(of_state) - 1} more of its type" if len(of_state) > 1 else ""
+        if state is UntriedState.REFUSED:
+            nearest = min(of_state, key=lambda each: int(prices[problem.space.index[each.config]]))
+            more = more_text(len(of_state) - 1)
         text = nearest.text if nearest.text.startswith("not tried") else f"not tried: {nearest.text}"
         has_room = has_room or state is not UntriedState.REFUSED
         yield f"{nearest.config}{more}: {text}."

@@ -11,7 +11,7 @@ from mlcd.run.findings import RejectedConfig, RejectionReason, UntriedState
 from mlcd.run.run import SearchRun
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
-from mlcd.web.why_not import MOST_ANSWERS, answers, failure, reason, subjects
+from mlcd.web.why_not import FREE, MOST_ANSWERS, answers, failure, reason, subjects
 
 
 def test_every_type_of_a_training_has_an_answer() -> None:
@@ -20,7 +20,7 @@ def test_every_type_of_a_training_has_an_answer() -> None:
         for instance in subjects(run):
             found = answers(run, instance)
             assert found, (name, instance)
-            assert len(found) <= MOST_ANSWERS + 1
+            assert len(found) <= MOST_ANSWERS + 2, "how many more, and what is free"
     assert subjects(shown(budget_run())) == tuple(USD_PER_NODE_HOUR)
 
 
@@ -43,7 +43,7 @@ def test_what_was_skipped_for_its_price_is_told_of_its_own_type_only() -> None:
     run = shown(budget_run())
     account = replace(run.train_findings.account[0], skipped=("4 x c5.xlarge and 3 more of its type: its trial costs",))
     run = with_findings(run, rejected=(), account=(account,))
-    assert "skipped 4 x c5.xlarge" in answers(run, "c5.xlarge")[-1]
+    assert any("skipped 4 x c5.xlarge" in line for line in answers(run, "c5.xlarge"))
     assert not any("skipped" in line for line in answers(run, "p2.xlarge"))
     assert not any("skipped" in line for line in answers(run, "xlarge"))
 
@@ -89,7 +89,8 @@ def test_type_that_was_not_tried_is_told_why_for_itself() -> None:
     states = {each.state for each in untried}
     assert UntriedState.REFUSED in states
     assert len(states) > 1
-    chosen, *told = answers(with_findings(run, rejected=(group,), account=()), "p2.xlarge")
+    chosen, *told, free = answers(with_findings(run, rejected=(group,), account=()), "p2.xlarge")
+    assert free == FREE
     assert chosen == f"{run.choice and run.choice.config} was chosen."
     assert len(told) == len(states) + 1
     for state in states:
@@ -101,7 +102,11 @@ def test_type_that_was_not_tried_is_told_why_for_itself() -> None:
     refused = with_findings(
         run, rejected=(group,), account=(), untried=tuple(u for u in untried if u.state is UntriedState.REFUSED)
     )
-    assert len(answers(refused, "p2.xlarge")) == 2, "the money, not the end of the search"
+    _, money, *_ = answers(refused, "p2.xlarge")
+    assert answers(refused, "p2.xlarge") == (chosen, money, FREE), "the money, not the end of the search"
+    first = next(each for each in untried if each.state is UntriedState.REFUSED)
+    assert money.startswith(f"{first.config} and "), "of one type, fewer nodes have the cheaper trial"
+    assert "more of its type, whose trials cost no less: not tried: its trial costs up to" in money
     unknown = with_findings(run, rejected=(group,), account=(), untried=())
     assert answers(unknown, "p2.xlarge") == (chosen, "All 9: not tried.")
 
