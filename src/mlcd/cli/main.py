@@ -2,6 +2,7 @@
 
 import errno
 import io
+import math
 import os
 import re
 import sys
@@ -61,6 +62,9 @@ _PASSWORD = re.compile(r"(://[^:/@\s]*):[^@\s]*@")
 EXIT_FAILED = 1
 EXIT_USAGE = 2
 EXIT_INTERRUPTED = 130
+LEAST_DATA_BYTES = 192 * 2**20
+"""With 128 MiB and less, the numerical library that SciPy brings (OpenBLAS, SciPy 1.17) does not return from its start,
+and no signal but SIGKILL ends it; with 192 it says that memory is missing."""
 
 
 class LazyCommands(CommandGroup):
@@ -125,6 +129,9 @@ def run(args: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code. Any error is one message on standard error."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a file name may be no text; standard error does it already
+    if (limit := _data_limit()) < LEAST_DATA_BYTES:
+        least = f"at least {LEAST_DATA_BYTES // 2**20} MiB"
+        return _refuse(f"{limit // 2**20} MiB of data are allowed here (ulimit -d); raise that to {least}", EXIT_FAILED)
     try:
         code = cli.main(args=args, prog_name="mlcd", standalone_mode=False)
         sys.stdout.flush()
@@ -154,6 +161,16 @@ def run(args: Sequence[str] | None = None) -> int:
     except Exception as error:  # last resort: the user gets one message, not a traceback
         return _bug(error)
     return code if isinstance(code, int) else 0
+
+
+def _data_limit() -> float:
+    """Bytes of data that this process may have; infinite where there is no limit."""
+    try:
+        import resource
+    except ImportError:
+        return math.inf
+    soft, _ = resource.getrlimit(resource.RLIMIT_DATA)
+    return math.inf if soft == resource.RLIM_INFINITY else soft
 
 
 def _bug(error: Exception) -> int:

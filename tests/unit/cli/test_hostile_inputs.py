@@ -395,3 +395,13 @@ os._exit(0)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits on data are of Linux")
+def test_a_process_without_room_for_numbers_says_so_at_once() -> None:
+    """With less, a library that is imported later never returns."""
+    limited = "import resource; resource.setrlimit(resource.RLIMIT_DATA, (96 << 20, 96 << 20))"
+    program = f"{limited}; import sys; from mlcd.cli.main import run; sys.exit(run(['train', 'job.yaml']))"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    assert (found.returncode, found.stdout) == (1, "")
+    assert found.stderr == "mlcd: 96 MiB of data are allowed here (ulimit -d); raise that to at least 192 MiB\n"
