@@ -1,6 +1,6 @@
 """`mlcd ui` under load: a store of 10,000 runs, a run of 500 trials, 50 clients on a live run.
 
-    python benchmarks/ui_page.py [--home FOLDER]     # prints everything; a quarter of an hour on two cores
+    python benchmarks/ui_page.py [--home FOLDER]     # prints everything; three minutes on two quiet cores
     python benchmarks/ui_page.py --record            # writes benchmarks/results/ui.json and the table of docs/ui.md
     python benchmarks/ui_page.py --home FOLDER --only fill; ... --only pages --record; ... --only live --record
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mlcd.problem import Problem
 from mlcd.run.authorisation import Authorisation, Refusal
@@ -25,6 +26,9 @@ from mlcd.trial.plan import Plan, Remaining, best_fitting
 from mlcd.trial.trial import History
 from mlcd.trial.watched import Watch, may_be_watched
 from mlcd.units import HOUR, MOST_USD, ZERO, Usd, format_seconds
+
+Amounts = NDArray[np.int64]
+Times = NDArray[np.float64]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,21 +99,27 @@ class Ledger:
         allowed &= bare.allowed
         if not self.guarded:
             return replace(bare, allowed=allowed, training=self.training)
-        reserve = self.incumbent()
-        if bare.usd is not None:
-            free = bare.usd - (reserve.worst_usd if reserve else ZERO)
-            own = problem.verification_micros if reserve is None else 0  # the first one is for nothing without it
-            allowed &= problem.worst_trial_micros + own <= free.micros
-        deadline = problem.goal.deadline_seconds
+        own = problem.verification_micros if self.incumbent() is None else 0  # the first one is for nothing without it
+        allowed &= self._leaves_the_reserve(problem.worst_trial_micros + own, problem.worst_trial_seconds)
+        return replace(bare, allowed=allowed, training=self.training, seconds_per_usd=self.seconds_per_usd)
+
+    def _leaves_the_reserve(self, micros: Amounts, seconds: Times) -> NDArray[np.bool_]:
+        """Whether a trial that costs and takes so much, for each of them, leaves what is reserved."""
+        reserve, left = self.incumbent(), self.usd_left
+        fits = np.ones(np.shape(micros), dtype=bool)
+        if left is not None:
+            free = left - (reserve.worst_usd if reserve else ZERO)
+            fits &= np.less_equal(micros, free.micros)
+        deadline = self.problem.goal.deadline_seconds
         if deadline is not None:
             running = max((a.seconds for a in self.open), default=0.0)
             until = deadline - self.elapsed_seconds
             if self.training is not None:
                 running = max(running, self.training.worst_seconds)
             else:
-                until -= reserve.worst_seconds if reserve is not None else problem.verify_seconds or 0.0
-            allowed &= np.maximum(problem.worst_trial_seconds, running) <= until
-        return replace(bare, allowed=allowed, training=self.training, seconds_per_usd=self.seconds_per_usd)
+                until -= reserve.worst_seconds if reserve is not None else self.problem.verify_seconds or 0.0
+            fits &= np.maximum(seconds, running) <= until
+        return fits
 
     def authorise(self, config: Config) -> Authorisation | Refusal:
         """Authorisation for one more trial of `config` in addition to the open ones, or a refusal with its reason."""
@@ -117,12 +127,14 @@ class Ledger:
         index = problem.space.index[config]
         if not self.remaining().allowed[index]:
             return Refusal(choice=config, reason=self._reason(index))
-        return Authorisation(
-            choice=config,
-            attempt=self.history.attempts(config) + 1,
-            usd=Usd(int(problem.worst_trial_micros[index])),
-            seconds=float(problem.worst_trial_seconds[index]),
-        )
+        usd, seconds = Usd(int(problem.worst_trial_micros[index])), float(problem.worst_trial_seconds[index])
+        # Where starts are known, it is planned shorter; it may take its full time all the same if there is room.
+        full = problem.trial_at(config).at_full_length.worst_seconds(config.nodes)
+        full_usd = problem.lease_price(config).for_seconds(full) + problem.move_to(config).trial_usd
+        is_bookable = self.spent + self.committed + full_usd <= MOST_USD
+        if is_bookable and self._leaves_the_reserve(np.array([full_usd.micros]), np.array([full])).all():
+            usd, seconds = full_usd, full
+        return Authorisation(choice=config, attempt=self.history.attempts(config) + 1, usd=usd, seconds=seconds)
 
     def fits(self, plan: Plan) -> bool:
         """Whether the plan fits what remains, with nothing reserved: its upper bound if guarded."""

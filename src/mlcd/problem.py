@@ -38,11 +38,13 @@ LEAST_MEASURED_SECONDS = 60.0
 class TrialPolicy:
     """How long a trial takes (paper V-A) and how far it may be extended; all of it is authorised in advance.
 
-    planned(n) = seconds + extra_seconds x floor((n - 1) / 3) + moving_seconds; with set-up and warm-up.
-    moving_seconds  of a place to which data is moved first: part of the planned time, not of the least
-    least(n)   = planned(n) x least_share, after the first sample: from then on a trial ends as soon as the 95% interval
+    full(n)    = seconds + extra_seconds x floor((n - 1) / 3) + moving_seconds; with set-up and warm-up.
+    moving_seconds  of a place to which data is moved first: part of the full time, not of the least
+    least(n)   = full(n) x least_share, after the first sample: from then on a trial ends as soon as the 95% interval
                  of its speed is within enough_precision; after half of that, if it is far too slow to be chosen.
                  least_share 1: no trial ends before its planned time.
+    planned(n) = full(n); if trials may end early and it is known how long they start, start_seconds + least(n) at most.
+    start_seconds  what trials of this run took until their first sample, with a margin; None: not known yet
     worst(n)   = planned(n) x (1 + extension) + watchdog_seconds.
     most_measured_seconds  of a load test; the rest of its planned time is for the server to start. None: no limit
     """
@@ -57,26 +59,49 @@ class TrialPolicy:
     known_precision: float = 0.02
     most_measured_seconds: float | None = None
     moving_seconds: float = 0.0
+    start_seconds: float | None = None
 
     def __post_init__(self) -> None:
         if not self.seconds > 0:
             raise ValueError("a trial needs more than 0 seconds")
-        if min(self.extra_seconds_per_3_nodes, self.extension, self.watchdog_seconds, self.retries) < 0:
+        extras = self.extra_seconds_per_3_nodes, self.extension, self.watchdog_seconds, self.retries
+        if min(*extras, self.start_seconds or 0.0) < 0:
             raise ValueError("a trial's extras must not be negative")
         if not (0 < self.precision < 1 and 0 < self.known_precision < 1):
             raise ValueError("a trial's precision must be between 0 and 1")
 
     def planned_seconds(self, nodes: int) -> float:
         """The normal duration of a trial on `nodes` nodes."""
+        full = self.full_seconds(nodes)
+        if self.start_seconds is None or not self.may_end_early:
+            return full
+        return min(self.start_seconds + self.moving_seconds + self.least_seconds(nodes), full)
+
+    def full_seconds(self, nodes: int) -> float:
+        """The same while it is not known how long trials take to start."""
         return self.seconds + self.extra_seconds_per_3_nodes * ((nodes - 1) // 3) + self.moving_seconds
 
     def least_seconds(self, nodes: int) -> float:
         """After its first sample, the least that a trial is measured; infinite where none ends early."""
         return (
-            max((self.planned_seconds(nodes) - self.moving_seconds) * self.least_share, LEAST_MEASURED_SECONDS)
+            max((self.full_seconds(nodes) - self.moving_seconds) * self.least_share, LEAST_MEASURED_SECONDS)
             if self.may_end_early
             else math.inf
         )
+
+    @property
+    def at_full_length(self) -> "TrialPolicy":
+        """The same rules without what is known of starts: what a trial may take where the limits have room for it."""
+        return self if self.start_seconds is None else replace(self, start_seconds=None)
+
+    def within(self, authorised_seconds: float, nodes: int) -> "TrialPolicy":
+        """The same rules for a trial that was authorised for so long: it may be extended as far as that allows."""
+        if authorised_seconds == self.worst_seconds(nodes) or not self.may_end_early:
+            return self
+        extended = max(authorised_seconds - self.watchdog_seconds, 1.0)
+        planned = min(self.planned_seconds(nodes), extended / (1 + self.extension))
+        start = max(planned - self.moving_seconds - self.least_seconds(nodes), 0.0)
+        return replace(self, start_seconds=start, extension=extended / planned - 1)
 
     def enough_precision(self, noise: float) -> float:
         """The 95% interval at which a trial may end early, where two runs of one configuration differ by `noise`.

@@ -143,6 +143,7 @@ RANGES: Mapping[type, Mapping[str, st.SearchStrategy[Any]]] = {
     Step: {"number": counts, "round": counts},
     TrialPolicy: {
         **dict.fromkeys(("extra_seconds_per_3_nodes", "extension", "watchdog_seconds"), not_negative),
+        "start_seconds": st.none() | not_negative,
         "seconds": positive,
         "precision": st.floats(0.01, 0.99),
         "known_precision": st.floats(0.01, 0.99),

@@ -124,7 +124,7 @@ class Account:
         startup = max(trained[-1].startup_seconds - (before.seconds if before is not None else 0.0), 0.0)
         seen = [measured[-1], trained[-1]]
         watched = before.seconds if before is not None and before.samples_per_second is not None else 0.0
-        if watched - trained[-1].startup_seconds >= KNOWN_SHARE * problem.trial.seconds:
+        if watched - trained[-1].startup_seconds >= KNOWN_SHARE * self.remaining.trial.planned_seconds(1):
             error = min(RUN_ERROR_SHARE * problem.noise, trained[-1].relative_error)
             seen = [replace(trained[-1], relative_error=error)]
         # Until its own speed is known, the slower one of the trial's and the training's bounds the rest.
@@ -268,7 +268,7 @@ def _work_in(problem: Problem) -> tuple[object, ...]:
     known = problem.interruptions
     seen = None if known is None else (known.seen, known.expected)
     work = problem.work_samples, problem.work_known, problem.work_error, problem.learned_work
-    return *work, problem.batching, seen
+    return *work, problem.batching, seen, problem.trial
 
 
 def _as_trained(trial: Trial, samples_per_second: float | None) -> Trial:

@@ -5,13 +5,15 @@ from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.watchdog import abandoned
 from mlcd.errors import Interrupted
 from mlcd.events import Warned
-from mlcd.problem import Problem
+from mlcd.problem import Problem, TrialPolicy
 from mlcd.profiler.measure import measure
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.kept_work import keeps_work
 from mlcd.run.moment import Moment
+from mlcd.run.run import SearchRun
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.trial.plan import speed_to_beat
+from mlcd.trial.starts import with_known_start
 from mlcd.trial.trial import Failure, FailureKind, Trial
 from mlcd.units import Usd
 
@@ -25,7 +27,7 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
             cloud,
             step.config,
             attempt=step.authorisation.attempt,
-            policy=run.problem.trial_at(step.config),
+            policy=trial_rules(run, step),
             usd_per_hour=step.price,
             moved_usd=run.problem.move_to(step.config).trial_usd,
             run_id=run.run_id,
@@ -42,6 +44,12 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
         if situation.stop.is_set() or not situation.useless.is_set():
             raise
         return cancelled(step, cloud.passed_seconds(), run.problem.move_to(step.config).trial_usd)
+
+
+def trial_rules(run: SearchRun, step: Step) -> TrialPolicy:
+    """The rules of a trial, extended as far as it was authorised."""
+    policy = with_known_start(run.problem, run.history).trial_at(step.config)
+    return policy.within(step.authorised_seconds, step.config.nodes)
 
 
 def overdue(step: Step, situation: Situation[Problem], began: Moment, problem: str) -> Outcome:

@@ -8,6 +8,7 @@ from mlcd.models.learning import forecast
 from mlcd.models.noise_course import expected_noise
 from mlcd.problem import LearnedWork, Problem
 from mlcd.space import Value
+from mlcd.trial.starts import with_known_start
 from mlcd.trial.trial import History
 from mlcd.trial.work_done import Trained, WorkDone, work_done
 
@@ -15,9 +16,12 @@ from mlcd.trial.work_done import Trained, WorkDone, work_done
 def remaining_problem(problem: Problem, history: History, earlier: Iterable[Trained] = ()) -> Problem:
     """The problem with the work that remains after these trials and attempts, and the noise expected over that work.
 
+    Further trials are planned for as long as these took to start (mlcd.trial.starts).
+
     While the whole work is unknown, the noise is the one measured last.
     """
     earlier = tuple(earlier)
+    problem = with_known_start(problem, history)
     done = work_done(problem, history.trials, earlier)
     if problem.learning:
         return with_learning(problem, history, earlier).with_work_done(done.samples)

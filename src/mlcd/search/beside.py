@@ -19,7 +19,7 @@ def after_a_trial(problem: Problem, history: History, remaining: Remaining) -> t
     training = remaining.training
     if training is None:
         return problem, history, remaining
-    done = min(problem.trial.seconds / training.seconds, MOST_SHARE)
+    done = min(problem.trial.planned_seconds(1) / training.seconds, MOST_SHARE)
     later = replace(
         remaining,
         usd=None if remaining.usd is None else remaining.usd - training.usd * done,

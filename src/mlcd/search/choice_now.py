@@ -1,4 +1,4 @@
-"""What would be trained on if the search ended now, and which trials would give it up."""
+"""What would be trained on if the search ended now, and what a trial would take from that."""
 
 from dataclasses import dataclass, replace
 
@@ -11,12 +11,13 @@ from mlcd.trial.trial import History
 from mlcd.trial.watched import best_watched
 from mlcd.units import Usd
 
+Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
 SURE = 0.84
 """Where nothing fits at its upper bound, the least probability of fitting of a choice: one standard deviation."""
 KEPT_SIGMAS = 1.0
-"""A watched choice is kept available with so many standard deviations of its measurement."""
+"""A configuration that could be watched counts as fitting if it would with so many standard deviations to spare."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,13 +26,14 @@ class ChoiceNow:
 
     plan      what fits at its upper bound; where nothing does, what is expected to fit; None if nothing is
     value     the choice's expected value in the goal's unit: less than the plan's if a watched training is better
-    gives_up  (N,) whether a trial leaves too little for a watched choice; None where the choice is not watched
+    later     (N,) the value of a watched choice after a trial of each configuration, which leaves less for it; inf
+              where it leaves too little; None where the choice is not watched
     certain   whether the plan fits at its upper bound
     """
 
     plan: Plan
     value: float
-    gives_up: Mask | None = None
+    later: Floats | None = None
     certain: bool = True
 
 
@@ -45,13 +47,15 @@ def choice_now(problem: Problem, history: History, remaining: Remaining, *, watc
     watch = None if better is None else better.watch
     if better is None or watch is None or (plan is None and watch.chance < SURE):
         return certain
-    bound = np.exp(KEPT_SIGMAS * problem.noise)
-    kept = replace(better.plan, worst_seconds=better.plan.seconds * bound, worst_usd=better.plan.usd * bound)
-    gives_up = ~_leaves(problem, remaining, kept.worst_usd, kept.worst_seconds)
+    error = next(trial.relative_error for trial in history.measured if trial.config == better.plan.config)
+    later = better.values_after(problem, remaining, error, problem.planned_trial_seconds, problem.planned_trial_dollars)
     if watch.fallback is not None:
         back = watch.fallback
-        gives_up |= ~_leaves(problem, remaining, back.worst_usd + watch.usd, back.worst_seconds + watch.seconds)
-    return ChoiceNow(plan=plan or kept, value=better.value(problem), gives_up=gives_up, certain=plan is not None)
+        covered = _leaves(problem, remaining, back.worst_usd + watch.usd, back.worst_seconds + watch.seconds)
+        later = np.where(covered, later, np.inf)
+    bound = np.exp(KEPT_SIGMAS * problem.noise)
+    kept = replace(better.plan, worst_seconds=better.plan.seconds * bound, worst_usd=better.plan.usd * bound)
+    return ChoiceNow(plan=plan or kept, value=better.value(problem), later=later, certain=plan is not None)
 
 
 def _leaves(problem: Problem, remaining: Remaining, usd: Usd, seconds: float) -> Mask:

@@ -99,9 +99,9 @@ def net_values(setting: Setting, model: MixedModel, candidates: Mask) -> NetValu
     prices = _prices(setting, k)
     target = np.full(len(prices), k if setting.target is None else min(k, setting.target))
     given_up = np.zeros(len(prices))
-    if now is not None and now.gives_up is not None:
+    if now is not None and now.later is not None:
         instead = now.plan.value(problem) if now.certain else unfinished
-        given_up[now.gives_up] = max(instead - k, 0.0)
+        given_up = np.maximum(np.minimum(now.later, instead) - k, 0.0)
         target += given_up
     credit = (1 - left) * worth if problem.keeps_work else np.zeros_like(left)
     scarce = scarcity * _share_of_slack(setting, model, candidates) * max(k - promising, 0.0)

@@ -15,6 +15,8 @@ from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
 from mlcd.units import MOST_SECONDS, MOST_USD, ZERO, Usd
 
+Floats = NDArray[np.float64]
+
 ROUNDING_MARGIN = 1e-9
 """Relative margin for floating-point sums in a bound without noise."""
 
@@ -24,6 +26,9 @@ training is an exception itself. For noise of 6% or more, the bound at the defau
 
 STOP_SHARE = 0.03
 """Time kept at the end of the budget to save and release the nodes: a share of what is left, at least STOP_SECONDS."""
+
+MOST_STOP_SECONDS = 300.0
+"""And at most this: saving may take two minutes (mlcd.clouds.job.SAVE_SECONDS), releasing rented nodes some more."""
 
 MIN_TIE_FRACTION = 0.01
 """Values that differ by a smaller fraction count as equal even without noise: 1% is not worth a higher cost."""
@@ -57,9 +62,15 @@ def error_within(problem: Problem, margin: float) -> float:
     return max(error, 0.0)
 
 
+def seconds_to_stop(seconds_left: Floats | float) -> Floats:
+    """How long saving a training that has so many seconds left may take, and releasing its nodes."""
+    share = STOP_SHARE * np.asarray(seconds_left, dtype=np.float64)
+    return np.maximum(STOP_SECONDS, np.minimum(share, MOST_STOP_SECONDS))
+
+
 def stop_at(seconds_left: float) -> float:
     """When to stop a training that has so many seconds left, so that it is saved and its nodes are released in time."""
-    return seconds_left - max(STOP_SECONDS, STOP_SHARE * seconds_left)
+    return float(seconds_left - seconds_to_stop(seconds_left))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +108,7 @@ class Plan:
         worst = seconds * math.exp(log_margin(problem, relative_error)) * (1 + ROUNDING_MARGIN)
         if problem.slowdown:
             slow = seconds * (1 + problem.slowdown)
-            worst = max(worst, slow + STOP_SECONDS, slow / (1 - STOP_SHARE))
+            worst = max(worst, slow + STOP_SECONDS, min(slow / (1 - STOP_SHARE), slow + MOST_STOP_SECONDS))
         spot, again, worst_again = problem.interruptions, 0.0, 0
         if spot is not None and trial.config.is_spot:
             margin, training = worst / seconds, seconds - startup_seconds

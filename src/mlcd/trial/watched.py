@@ -16,11 +16,13 @@ import math
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 
+import numpy as np
+from numpy.typing import NDArray
 from scipy.special import ndtr
 
-from mlcd.problem import STOP_SECONDS, Problem
+from mlcd.problem import Problem
 from mlcd.space import Config
-from mlcd.trial.plan import STOP_SHARE, Plan, Remaining, best_fitting, plans
+from mlcd.trial.plan import Plan, Remaining, best_fitting, plans, seconds_to_stop
 from mlcd.trial.trial import History, Measurement
 from mlcd.units import HOUR, ZERO, Usd
 
@@ -30,6 +32,11 @@ next start may be slower than the trial's."""
 
 LEAST_CHANCE = 0.5
 """The least probability of fitting of a watched training: it fits if it is as fast as measured."""
+
+_NO_ROOM = 1e-300
+"""Of a training: its logarithm is finite, and its probability of fitting is 0."""
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +78,38 @@ class Place:
 
     def value(self, problem: Problem) -> float:
         """The expected value in the goal's unit; without a fallback, the value if it fits for each unit of chance."""
-        there, watch = self.plan.value(problem), self.watch
+        if self.watch is None:
+            return self.plan.value(problem)
+        return float(self._values(problem, self.watch, np.asarray(self.watch.chance)))
+
+    def values_after(
+        self, problem: Problem, remaining: Remaining, relative_error: float, seconds: Floats, usd: Floats
+    ) -> Floats:
+        """(N,) the expected value of a watched training after so much time and money; inf where too little remains.
+
+        relative_error  of its trial
+        """
+        plan, watch = self.plan, self.watch
         if watch is None:
-            return there
+            return np.full(len(seconds), plan.value(problem))
+        left = np.full(len(seconds), np.inf)
+        if remaining.seconds is not None:
+            left = remaining.seconds - seconds
+        if remaining.usd is not None:
+            dollars = (remaining.usd - plan.moved_usd).dollars - usd
+            left = np.minimum(left, dollars / problem.price(plan.config).dollars * HOUR)
+        chance = np.minimum(_chance(problem, plan, left - seconds_to_stop(left), relative_error), watch.chance)
+        stays = chance >= LEAST_CHANCE
+        return np.where(stays, self._values(problem, watch, np.maximum(chance, LEAST_CHANCE)), np.inf)
+
+    def _values(self, problem: Problem, watch: Watch, chance: Floats) -> Floats:
+        there = self.plan.value(problem)
         if watch.fallback is None:
-            return there / watch.chance
+            return there / chance
         if watch.renews:  # it moves anywhere on the way
-            return watch.chance * there + (1 - watch.chance) * (there + watch.fallback.value(problem)) / 2
+            return chance * there + (1 - chance) * (there + watch.fallback.value(problem)) / 2
         lost = problem.goal.value(watch.seconds, watch.usd.dollars)
-        return watch.chance * there + (1 - watch.chance) * (lost + watch.fallback.value(problem))
+        return chance * there + (1 - chance) * (lost + watch.fallback.value(problem))
 
 
 def may_be_watched(problem: Problem, remaining: Remaining) -> bool:
@@ -227,10 +257,14 @@ def chance_to_fit(problem: Problem, plan: Plan, remaining: Remaining, relative_e
 
     With `Problem.slowdown`, that it fits although it is slower by that share.
     """
-    room = seconds_to_use(problem, plan.config, less(remaining, 0.0, plan.moved_usd)) / max(plan.seconds, 1e-9)
-    if room <= 0:
-        return 0.0
-    return float(ndtr((math.log(room) - math.log1p(problem.slowdown)) / max(relative_error, 1e-6)))
+    room = seconds_to_use(problem, plan.config, less(remaining, 0.0, plan.moved_usd))
+    return float(_chance(problem, plan, np.asarray(room), relative_error))
+
+
+def _chance(problem: Problem, plan: Plan, seconds: Floats, relative_error: float) -> Floats:
+    """The probability that the plan takes no longer than so many seconds."""
+    room = np.maximum(seconds / max(plan.seconds, 1e-9), _NO_ROOM)
+    return np.asarray(ndtr((np.log(room) - math.log1p(problem.slowdown)) / max(relative_error, 1e-6)))
 
 
 def seconds_to_use(problem: Problem, config: Config, remaining: Remaining, passed_seconds: float = 0.0) -> float:
@@ -241,7 +275,7 @@ def seconds_to_use(problem: Problem, config: Config, remaining: Remaining, passe
     left = math.inf if remaining.seconds is None else remaining.seconds
     if remaining.usd is not None:
         left = min(left, remaining.usd.dollars / problem.price(config).dollars * HOUR)
-    return left - max(STOP_SECONDS, STOP_SHARE * (left + passed_seconds)) if math.isfinite(left) else left
+    return float(left - seconds_to_stop(left + passed_seconds))
 
 
 def less(remaining: Remaining, seconds: float, usd: Usd) -> Remaining:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from mlcd.bench.case import GoalKind, TrainRow
-from mlcd.bench.protocol import TrainProtocol, Work
+from mlcd.bench.protocol import REPORT_SECONDS, TrainProtocol, Work
 from mlcd.bench.train import TrainComparison, run_one
 from mlcd.bench.workloads import case_of, sim_workloads, sub_table
 from mlcd.clouds.provider import JobProgress, Order, Purpose
 from mlcd.clouds.replay import ReplayCloud, ReplayInstance, ReplayWorkload
 from mlcd.clouds.wrappers import Resumed
 from mlcd.errors import BadInput
+from mlcd.profiler.measure import BATCH_MEANS
 from mlcd.space import Config
 from mlcd.units import Usd
 
@@ -218,10 +219,10 @@ def test_kept_work_needs_one_trial_at_a_time() -> None:
 
 
 def test_a_trial_that_reports_starts_and_ends_when_its_speed_is_known() -> None:
-    """2 minutes of start; then the least of a trial that may end early, a quarter of 10 minutes."""
+    """2 minutes of start; then the reports that its error needs, which take longer than the least of 90 s."""
     assert made("auto").probe_seconds % 600 == 0
     found = made("auto", report_noise=0.0)
-    assert found.probe_seconds == found.trials * (120 + 150)
+    assert found.probe_seconds == found.trials * (120 + BATCH_MEANS * REPORT_SECONDS)
     assert made("auto:least-trial=1", report_noise=0.0).probe_seconds % 600 == 0, "unless the strategy wants all of it"
     assert found.report_noise == 0.0
 

@@ -254,17 +254,17 @@ def test_a_watched_training_counts_as_the_choice_while_a_way_back_fits() -> None
     assert now is not None
     assert plain.plan.config == now.plan.config == D("slow", 1)
     assert now.value < 0.5 * plain.value  # most likely it runs on the fast one
-    assert now.gives_up is not None
-    dear, cheap = problem.space.index[D("fast", 2)], problem.space.index[D("slow", 2)]
-    assert now.gives_up[dear]  # its trial costs more than what is left beyond $10.90
-    assert not now.gives_up[cheap]
+    assert now.later is not None
+    dear, medium, cheap = (problem.space.index[D(*each)] for each in (("fast", 2), ("other", 1), ("slow", 1)))
+    assert np.isinf(now.later[dear])  # its trial costs more than what is left beyond $10.90
+    assert now.value < now.later[cheap] < now.later[medium] < plain.value, "the more a trial costs, the less likely"
 
 
 def test_a_trial_that_gives_up_a_watched_choice_pays_for_that() -> None:
     problem, history = watched_case()
     setting, model = setting_of(problem, history, scarcity=0.0), mixed_model(problem, history)
     assert setting.now is not None
-    free = replace(setting, now=replace(setting.now, gives_up=None))
+    free = replace(setting, now=replace(setting.now, later=None))
     row = problem.space.index[D("fast", 2)]
     given_up = net_values(setting, model, everything(problem)).net[row]
     assert given_up < net_values(free, model, everything(problem)).net[row]

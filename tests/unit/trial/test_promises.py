@@ -54,6 +54,7 @@ def test_values_within_noise_are_equal_and_the_other_unit_decides() -> None:
 
 def test_a_training_is_stopped_early_enough_to_release_its_nodes() -> None:
     assert [stop_at(seconds) for seconds in (100.0, 1000.0)] == [94.0, 970.0]
+    assert [stop_at(seconds) for seconds in (10_000.0, 20_000.0, 1e6)] == [9_700.0, 19_700.0, 999_700.0]
 
 
 # ---- a server's limits
