@@ -72,7 +72,7 @@ def untried(run: SearchRun, remaining: Problem, paid: Receipt, *, guarded: bool)
 
 
 def refusal_text(ledger: Ledger, row: int) -> str:
-    """`its trial costs up to $7.96, and $5.10 is free besides $40 kept to train on ...`: the limits that are too tight."""
+    """`its trial costs up to $7.96, and $5.10 is free besides $40 kept to train on ...`: the limits that refuse."""
     problem, reserve = ledger.problem, ledger.incumbent()
     usd, seconds = Usd(int(problem.worst_trial_micros[row])), float(problem.worst_trial_seconds[row])
     free_usd, free_seconds = ledger.usd_left, ledger.seconds_left
@@ -165,7 +165,7 @@ class _Expected:
     def __str__(self) -> str:
         factor = math.exp(Z95 * self.deviation)
         low, high = format_seconds(self.seconds / factor), format_seconds(self.seconds * factor)
-        return f"{format_seconds(self.seconds)} ({low} to {high}) and {self.usd}"
+        return f"{format_seconds(self.seconds)} (95%: {low} to {high}) and {self.usd}"
 
 
 def _predicted(run: SearchRun, problem: Problem) -> Mapping[Config, _Expected]:

@@ -243,7 +243,7 @@ def _short_of(ledger: Ledger, configs: list[Config]) -> str:
 
 
 def _refusal(ledger: Ledger, configs: list[Config], short_of: str) -> str:
-    """`a trial may cost $1.10 or more, and $0.40 is free besides $42.70 kept to ...`: for each limit that is too tight."""
+    """`a trial may cost $1.10 or more, and $0.40 is free besides $42.70 kept to ...`: each limit that is too tight."""
     problem, reserve = ledger.problem, ledger.incumbent()
     (usd, seconds), (free_usd, free_seconds) = _least(ledger, configs), _free(ledger)
     more = " or more" if len(configs) > 1 else ""

@@ -224,7 +224,7 @@ class Pages:
             "why": reason(outline.run),
             "failure": failure(outline.run),
             "more_budget": self._more_budget(outline.run),
-            "subjects": subjects(outline.run),
+            "subjects": self._records.made(run_id, "subjects", subjects),
         }
 
     def _more_budget(self, run: Run[Any]) -> str:
