@@ -187,6 +187,7 @@ def _of_type(run: Run[Any], instance: str) -> Iterator[str]:
         is_of_type = each.config.instance == instance if each.config else instance in each.instances and not untried
         if is_of_type:
             yield f"{sentence(each.subject)}: {each.text}."
+    yield from _counts(run, instance, untried)
     yield from _untried(run, untried)
     if run.findings.train is None or any(each.state is UntriedState.REFUSED for each in untried):
         return  # which says what its trial costs, and what was free at the end
@@ -195,6 +196,26 @@ def _of_type(run: Run[Any], instance: str) -> Iterator[str]:
         for text in step.skipped:
             if named.search(text.partition(":")[0]):
                 yield f"After trial {step.trial}, skipped {text}."
+
+
+_IN_SHORT = {
+    UntriedState.REFUSED: "a trial does not fit the limits",
+    UntriedState.OVER_LIMIT: "the training is not expected to fit them",
+    UntriedState.RULED_OUT: "a trial of another one rules them out",
+    UntriedState.PREDICTED: "the search ended first",
+    UntriedState.NOT_TRIED: "the search ended first",
+}
+
+
+def _counts(run: Run[Any], instance: str, untried: Sequence[Untried]) -> Iterator[str]:
+    """`Not tried: 10, because a trial does not fit the limits; 2, ...`: in short, where there are several reasons."""
+    counts: Counter[str] = Counter(_IN_SHORT[each.state] for each in untried)
+    configs = [config for config in cast(SearchRun, run).problem.space if config.instance == instance]
+    known = {each.config for each in untried} | run.history.tried
+    if len(counts) > 1 and run.stopped:
+        some = "" if all(config in known for config in configs) else ", of those on the map"
+        told = "; ".join(f"{count}, because {why}" for why, count in counts.most_common())
+        yield f"Not tried{some}: {told}."
 
 
 def _untried(run: Run[Any], untried: Sequence[Untried]) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """Why another one was not chosen: asked by instance type, or by configuration of a server."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,9 @@ from mlcd.findings import shown
 from mlcd.findings.more_budget import fleet_text
 from mlcd.findings.what_if import MORE_USD, more_budget, what_if
 from mlcd.run.findings import RejectedConfig, RejectionReason, UntriedState
+from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
+from mlcd.space import Space
 from mlcd.spec.template import template
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd, format_seconds
@@ -103,6 +106,16 @@ def test_type_that_was_not_tried_is_told_why_for_itself() -> None:
     assert len(states) > 1
     chosen, *told = answers(with_findings(run, rejected=(group,), account=()), "p2.xlarge")
     assert chosen == f"{run.choice and run.choice.config} was chosen."
+    short, *told = told
+    assert short.startswith("Not tried, of those on the map: ")
+    few = Space(run.problem.space.knobs, tuple({each.config for each in untried} | {run.choice.config}))  # type: ignore[union-attr]
+    whole = with_findings(run, rejected=(), account=())
+    prices = (run.problem.usd_per_hour[0],) * len(few)
+    small = replace(whole, problem=replace(whole.problem, space=few, usd_per_hour=prices, stretch=()))
+    assert answers(small, "p2.xlarge")[1].startswith("Not tried: ")
+    assert sum(int(each) for each in re.findall(r"(\d+), because", short)) == len(untried)
+    refusals = sum(each.state is UntriedState.REFUSED for each in untried)
+    assert f"{refusals}, because a trial does not fit the limits" in short
     assert len(told) == len(states)
     for state in states:
         of_state = [each for each in untried if each.state is state]
@@ -112,7 +125,7 @@ def test_type_that_was_not_tried_is_told_why_for_itself() -> None:
     refused = with_findings(
         run, rejected=(group,), account=(), untried=tuple(u for u in untried if u.state is UntriedState.REFUSED)
     )
-    _, money = answers(refused, "p2.xlarge")
+    _, money = answers(refused, "p2.xlarge")  # one reason, which needs no summary
     assert run.stopped not in money, "the money, not the end of the search"
     first = next(each for each in untried if each.state is UntriedState.REFUSED)
     assert money.startswith(f"{first.config} and "), "of one type, fewer nodes have the cheaper trial"
@@ -196,6 +209,15 @@ def test_untried_configurations_of_a_server_are_explained() -> None:
         assert str(each.config) in subjects(cut)
         (told,) = answers(cut, str(each.config))
         assert told == f"Not tried, because the search ended: {cut.stopped}."
+
+
+def test_instance_types_of_a_server_are_explained() -> None:
+    """With a training's findings: what is asked is in the space alone."""
+    run = shown(budget_run())
+    server = replace(run, header=replace(run.header, kind=Kind.SERVE))
+    assert subjects(server)[: len(USD_PER_NODE_HOUR)] == tuple(USD_PER_NODE_HOUR)
+    assert len(subjects(server)) > len(USD_PER_NODE_HOUR)
+    assert answers(server, "p2.xlarge") == answers(run, "p2.xlarge")
 
 
 def test_choice_of_a_server_is_explained_against_the_next_best() -> None:
