@@ -78,7 +78,7 @@ def verdict(runs: Sequence[Run[Any]], now: Sequence[RunNowJson]) -> tuple[str, .
     if len({run.kind for run in runs}) > 1:
         return (*told, "They are of different kinds: their times and costs do not compare.")
     if len({_work(run) for run in runs}) > 1:
-        return (*told, "They train different amounts: their times and costs do not compare.")
+        return (*told, "Their work differs: their times and costs do not compare.")
     done = [(run, each) for run, each in zip(runs, now, strict=True) if run.status is Status.DONE]
     if len(done) < len(runs):
         told.append(f"Not done: {', '.join(run.run_id for run in runs if run.status is not Status.DONE)}.")
@@ -106,7 +106,10 @@ def _work(run: Run[Any]) -> object:
     problem = run.problem
     if run.kind is Kind.SERVE:
         return None
-    return (problem.samples, problem.target_loss) if run.kind is Kind.SERVERLESS else problem.work_samples
+    if run.kind is Kind.SERVERLESS:
+        return problem.samples, problem.target_loss
+    network = problem.blueprint  # of simulated jobs, and of those that describe their network
+    return problem.work_samples, None if network is None else (network.flops_per_sample, network.parameter_bytes)
 
 
 def _winners(

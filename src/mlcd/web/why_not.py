@@ -50,7 +50,12 @@ def reason(run: Run[Any]) -> str:
         told = f"One of the {best} that fit, of {plural(len(measured) + 1, 'measured deployment')}: "
     barred = [each for each in measured[:1] if each.reason in _LIMITS and not _is_equal(run, each)]
     fitting = [each for each in measured if each.reason not in _LIMITS][:1]
-    return told + "; ".join(f"{each.subject} {each.text}" for each in (*barred, *fitting)) + "."
+    return told + "; ".join(f"{each.subject} {_with_verb(each.text)}" for each in (*barred, *fitting)) + "."
+
+
+def _with_verb(text: str) -> str:
+    """`is 7.2% cheaper` of `7.2% cheaper`, and `takes 52% less time` as it is."""
+    return f"is {text}" if text[:1].isdigit() or text.startswith(("as ", "$")) else text
 
 
 def _is_equal(run: Run[Any], rival: RejectedConfig) -> bool:

@@ -7,6 +7,7 @@ from tests.report_kind_samples import serverless_run, serving_run
 from tests.report_samples import SAMPLES, budget_run
 
 from mlcd.findings import shown
+from mlcd.problem import Blueprint
 from mlcd.run.run import Run
 from mlcd.units import format_seconds
 from mlcd.web.comparison import Fact, compared, verdict
@@ -71,7 +72,15 @@ def test_verdict_compares_only_what_is_comparable() -> None:
     first, failed, server = budget_run(), SAMPLES["infeasible"](), serving_run()
     assert told(first, failed)[1:] == (f"Not done: {failed.run_id}.",)
     longer = replace(first, problem=replace(first.problem, work_samples=2 * first.problem.work_samples))
-    assert told(first, longer)[1:] == ("They train different amounts: their times and costs do not compare.",)
+    assert told(first, longer)[1:] == ("Their work differs: their times and costs do not compare.",)
+    networks = [
+        replace(first, problem=replace(first.problem, blueprint=network))
+        for network in (
+            Blueprint(flops_per_sample=1e9, parameter_bytes=size, batch=512, machines={}) for size in (1e6, 2e6)
+        )
+    ]
+    assert told(*networks)[1:] == told(first, longer)[1:]
+    assert told(networks[0], networks[0])[1].startswith("Least time")
     assert told(server, serverless_run())[1:] == ("They are of different kinds: their times and costs do not compare.",)
     assert told(server, server)[1:] == (
         f"Least money a request: equal, {shown(server).serve_findings.choice.usd_per_million}.",  # type: ignore[union-attr]

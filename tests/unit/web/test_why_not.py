@@ -73,6 +73,8 @@ def test_choice_is_explained_against_the_next_best() -> None:
     assert measured[0].reason is RejectionReason.OVER_BUDGET, "the sample has a faster one that is over the budget"
     assert f"{measured[0].subject} {measured[0].text}" in told
     assert with_rejected(run, *measured[1:], measured[0]).count("over the budget") == 0, "only where it is better"
+    cheaper = replace(measured[0], text="7.2% cheaper, but would end late")
+    assert f": {cheaper.subject} is 7.2% cheaper, but would end late" in with_rejected(run, cheaper)
     passed = replace(measured[0], reason=RejectionReason.PASSED_OVER)
     assert with_rejected(run, passed).startswith(f"What {run.strategy} chose: ")
     tied = with_rejected(run, replace(fitting, reason=RejectionReason.TIED, text="takes 1% less time, but $1 more"))
