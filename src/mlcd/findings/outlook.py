@@ -1,7 +1,7 @@
 """What was known of configurations that were not tried: refused by the ledger, ruled out, or predicted by the model."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,7 @@ from mlcd.run.run import SearchRun
 from mlcd.search.candidates import open_rows, rising_rows
 from mlcd.search.heterbo_settings import HeterBOSettings
 from mlcd.space import Config
-from mlcd.trial.plan import Remaining
+from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import FailureKind, Measurement
 from mlcd.units import MOST_SECONDS, Usd, format_seconds
 
@@ -72,7 +72,7 @@ def untried(run: SearchRun, remaining: Problem, paid: Receipt, *, guarded: bool)
 
 
 def refusal_text(ledger: Ledger, row: int) -> str:
-    """`its trial costs up to $7.96, and $5.10 is free`: the limits that keep a trial from starting."""
+    """`its trial costs up to $7.96, and $5.10 is free besides $40 kept to train on ...`: the limits that refuse."""
     problem, reserve = ledger.problem, ledger.incumbent()
     usd, seconds = Usd(int(problem.worst_trial_micros[row])), float(problem.worst_trial_seconds[row])
     free_usd, free_seconds = ledger.usd_left, ledger.seconds_left
@@ -83,11 +83,19 @@ def refusal_text(ledger: Ledger, row: int) -> str:
     if free_usd is not None and usd > free_usd:
         free = max(free_usd, Usd(0))
         than = f"{usd - free} more than is free" if str(usd) == str(free) else f"and {free} is free"
-        parts.append(f"its {problem.trial_noun} costs up to {usd}, {than}")
+        kept = kept_text(problem, reserve, lambda plan: str(plan.worst_usd))
+        parts.append(f"its {problem.trial_noun} costs up to {usd}, {than}{kept}")
     if free_seconds is not None and seconds > free_seconds:
         left = format_seconds(max(free_seconds, 0.0))
-        parts.append(f"its {problem.trial_noun} takes up to {format_seconds(seconds)}, and {left} is free")
+        kept = kept_text(problem, reserve, lambda plan: format_seconds(plan.worst_seconds))
+        parts.append(f"its {problem.trial_noun} takes up to {format_seconds(seconds)}, and {left} is free{kept}")
     return "; ".join(parts) or f"its {problem.trial_noun} does not fit the limits"
+
+
+def kept_text(problem: Problem, reserve: Plan | None, amount: Callable[[Plan], str]) -> str:
+    """` besides $42.70 kept to train on 9 x g4dn.xlarge`; "" while nothing is kept."""
+    use = "train on" if problem.verify_seconds is None else "verify"
+    return "" if reserve is None else f" besides {amount(reserve)} kept to {use} {reserve.config}"
 
 
 def _over(paid: Receipt, seconds: float, usd: Usd) -> str:
@@ -157,7 +165,7 @@ class _Expected:
     def __str__(self) -> str:
         factor = math.exp(Z95 * self.deviation)
         low, high = format_seconds(self.seconds / factor), format_seconds(self.seconds * factor)
-        return f"{format_seconds(self.seconds)} ({low} to {high}) and {self.usd}"
+        return f"{format_seconds(self.seconds)} (95%: {low} to {high}) and {self.usd}"
 
 
 def _predicted(run: SearchRun, problem: Problem) -> Mapping[Config, _Expected]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from mlcd.findings.outlook import kept_text
 from mlcd.goal import Objective
 from mlcd.ledger import Ledger
 from mlcd.problem import Problem
@@ -242,17 +243,19 @@ def _short_of(ledger: Ledger, configs: list[Config]) -> str:
 
 
 def _refusal(ledger: Ledger, configs: list[Config], short_of: str) -> str:
-    """`a trial may cost $1.10 or more, and $0.40 is free`: for each limit that is too tight."""
+    """`a trial may cost $1.10 or more, and $0.40 is free besides $42.70 kept to ...`: each limit that is too tight."""
+    problem, reserve = ledger.problem, ledger.incumbent()
     (usd, seconds), (free_usd, free_seconds) = _least(ledger, configs), _free(ledger)
     more = " or more" if len(configs) > 1 else ""
     parts = []
     if free_usd is not None and short_of != "time":
-        parts.append(f"a trial may cost {usd}{more}, and {free_usd} is free")
+        kept = kept_text(problem, reserve, lambda plan: str(plan.worst_usd))
+        parts.append(f"a trial may cost {usd}{more}, and {free_usd} is free{kept}")
     if free_seconds is not None and short_of != "money":
-        parts.append(f"a trial may take {format_seconds(seconds)}{more}, and {format_seconds(free_seconds)} is free")
-    reserve = ledger.incumbent()
-    kept = "" if reserve is None else f" besides the reserve for training on {reserve.config}"
-    return "; ".join(parts) + kept
+        kept = kept_text(problem, reserve, lambda plan: format_seconds(plan.worst_seconds))
+        free = f"{format_seconds(free_seconds)} is free{kept}"
+        parts.append(f"a trial may take {format_seconds(seconds)}{more}, and {free}")
+    return "; ".join(parts)
 
 
 def _group(configs: list[Config], *, some_tried: bool) -> str:

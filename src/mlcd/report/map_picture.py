@@ -281,11 +281,12 @@ def _svg(record: AnyRun, cells: Sequence[_Cell], axis: _Axis, table: PictureTabl
     items = [(str(state), *_LOOKS[state]) for state in states]
     top = legend_bottom(items, width) + 22
     height = top + _CELL * max(len(rows), 1) + 26
-    counts = {state: sum(cell.state is state for cell in cells) for state in states}
+    shown = [(at, cell) for at, cell in enumerate(cells) if cell.row in rows and cell.column in columns]
+    counts = {state: sum(cell.state is state for _, cell in shown) for state in states}
     drawing = Drawing(
         width=width,
         height=height,
-        title=f"What could be chosen, and what is known of it: {len(cells)} {axis.noun}s",
+        title=f"What could be chosen, and what is known of it: {len(shown)} {axis.noun}s",
         description=", ".join(f"{count} {state}" for state, count in counts.items()) + ".",
     )
     if not cells:
@@ -308,11 +309,10 @@ def _svg(record: AnyRun, cells: Sequence[_Cell], axis: _Axis, table: PictureTabl
             drawing.text(middle, top - 6, label, "muted", anchor="middle", size=11)
             last = middle + half
     drawing.text(left - 8, top - 6, axis.name, "muted", anchor="end", size=11)
-    for at, cell in enumerate(cells):
-        if cell.row in at_row and cell.column in at_column:
-            x, y = at_column[cell.column], at_row[cell.row]
-            _cell(drawing, Box(x + 1.5, y + 1.5, x + each - 1.5, y + _CELL - 1.5), cell, table.hover(at))
-    origin_mark(drawing, record, height, left_out=table.note)
+    for at, cell in shown:
+        x, y = at_column[cell.column], at_row[cell.row]
+        _cell(drawing, Box(x + 1.5, y + 1.5, x + each - 1.5, y + _CELL - 1.5), cell, table.hover(at))
+    origin_mark(drawing, record, height, left_out=drawn_text(len(shown), _count(record), f"{axis.noun}s"))
     return drawing.render()
 
 

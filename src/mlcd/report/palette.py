@@ -85,6 +85,7 @@ _RULES = (
     " .hatch{stroke:{muted};stroke-width:1;fill:none}",
     " .over-limit{fill:{bad};fill-opacity:.09;stroke:{bad};stroke-width:1;stroke-dasharray:2 2}",
     " .foreseen{fill:{paper};stroke:{muted};stroke-width:1;stroke-dasharray:2 2}",
+    " .dash{stroke-dasharray:7 4}",
     *(
         rule
         for name in (*(f"s{at}" for at in range(SERIES)), "other")

@@ -1,7 +1,9 @@
 """Speed or job time over nodes, one curve per type, with the search's path: like the paper's Figs. 9a and 15."""
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
 
 from mlcd.report.frame import (
     Plane,
@@ -28,17 +30,23 @@ from mlcd.trial.trial import Failure, Measurement
 from mlcd.units import format_seconds
 
 _STRIP = 26.0
+_MOST_BANDS = 2
+"""Bands that can be told apart: of more curves, the choice's is shaded and the others have a line each."""
 
 
 def speed(record: SearchRun) -> Picture:
     """Speed over nodes. A long run is thinned, in the table too."""
     table = _table(record)
+    first, *others = _bands(record, series(record)) or [""]
+    foreseen = " Shaded: what the model expects of numbers of nodes that were not tried, at 95%" if first else ""
+    if len(others) + 1 > _MOST_BANDS:
+        foreseen += f", of {first}; dashed: what it expects of the others"
     return Picture(
         name="speed",
         title="The search",
         description=f"Measured {yardstick(record).title} over nodes, one curve per type. Numbers and the dotted path"
-        " show the order of the trials; bars are 95% intervals; crosses are failed trials. Shaded: what the model"
-        " expects of numbers of nodes that were not tried, at 95%; the map has the figures.",
+        " show the order of the trials; bars are 95% intervals; crosses are failed trials."
+        + (f"{foreseen}; the map has the figures." if foreseen else ""),
         table=table,
         draw=partial(_svg, record, table),
     )
@@ -97,7 +105,11 @@ def _svg(record: SearchRun, table: PictureTable, width: float) -> str:
     if failed:
         items.append(("failed", "x-other", "cross"))
     bands = _bands(record, looks)
-    if bands:
+    if len(bands) > _MOST_BANDS:
+        first = next(iter(bands))
+        items.append((f"predicted, 95%: {first}", f"b-{looks[first].css}", "box"))
+        items.append(("predicted, others", "w-other dash", "line"))
+    elif bands:
         items.append(("predicted, 95%", "b-other", "box"))
     top = legend(drawing, items, width) + 24
     bottom = height - 46 - (_STRIP if failed else 0)
@@ -127,7 +139,10 @@ def _drawn(record: SearchRun) -> list[Step]:
 
 
 def _bands(record: SearchRun, looks: Mapping[str, Series]) -> dict[str, dict[int, tuple[float, float]]]:
-    """(low, high) of the speed by number of nodes, for each curve with untried ones that the model was asked about."""
+    """(low, high) of the speed by number of nodes, for each curve with untried ones that the model was asked about.
+
+    In the order of `looks`: the choice's is first.
+    """
     found: dict[str, dict[int, tuple[float, float]]] = {}
     for each in record.train_findings.untried:
         name, interval = curve_of(record, each.config), each.speed_interval
@@ -137,7 +152,7 @@ def _bands(record: SearchRun, looks: Mapping[str, Series]) -> dict[str, dict[int
         name = curve_of(record, trial.config)
         if name in found:
             found[name][trial.config.nodes] = trial.speed_interval()
-    return {name: band for name, band in found.items() if len(band) > 1}
+    return {name: found[name] for name in looks if len(found.get(name, ())) > 1}
 
 
 def _draw_bands(
@@ -147,16 +162,31 @@ def _draw_bands(
     shown: Yardstick,
     plane: Plane,
 ) -> None:
-    """Each band within the plot: far from all trials, the model's interval may be thousands of times its middle."""
+    """Each band within the plot: far from all trials, the model's interval may be thousands of times its middle.
+
+    Of more than _MOST_BANDS, only the first is an area; the others are lines through what is expected.
+    """
 
     def height(speed: float) -> float:
         return min(max(plane.up(shown.of_speed(speed)), plane.plot.top), plane.plot.bottom)
 
-    for name, band in bands.items():
+    for at, (name, band) in enumerate(bands.items()):
         nodes = sorted(band)
+        if at and len(bands) > _MOST_BANDS:
+            for points in _within(plane, [(n, shown.of_speed(math.sqrt(math.prod(band[n])))) for n in nodes]):
+                drawing.line(points, f"w-{looks[name].css} dash")
+            continue
         lower = [(plane.across(count), height(band[count][0])) for count in nodes]
         upper = [(plane.across(count), height(band[count][1])) for count in nodes]
         drawing.area([*lower, *reversed(upper)], f"b-{looks[name].css}")
+
+
+def _within(plane: Plane, values: Sequence[tuple[int, float]]) -> Iterator[list[tuple[float, float]]]:
+    """The points of a line, in pieces that are within the plot."""
+    points = [(plane.across(nodes), plane.up(value)) for nodes, value in values]
+    for inside, piece in groupby(points, lambda point: plane.plot.top <= point[1] <= plane.plot.bottom):
+        if inside and len(found := list(piece)) > 1:
+            yield found
 
 
 def _axes(drawing: Drawing, shown: Yardstick, plane: Plane, frame: Box) -> None:

@@ -11,7 +11,7 @@ from mlcd.units import Usd, format_seconds
 
 
 def ending(problem: Problem, history: History, remaining: Remaining, *, memory: MemoryRules = "named") -> str:
-    """Why no trial is suggested: the limits, the reserve, or no trial that pays for itself."""
+    """Why no trial is suggested: the limits, what is kept for the best so far, or no trial that pays for itself."""
     incumbent = remaining.training or best_fitting(problem, history, remaining)
     if len(history.tried) == len(problem.space):
         return "every configuration was tried"
@@ -19,7 +19,7 @@ def ending(problem: Problem, history: History, remaining: Remaining, *, memory: 
         if incumbent is None:
             return "no further trial fits in what remains"
         more = _more_for_a_trial(problem, history, remaining, incumbent)
-        return f"the reserve for training on {incumbent.config} leaves no room for another trial{more}"
+        return f"what is kept to train on {incumbent.config} leaves no room for another trial{more}"
     if incumbent is None:
         return "nothing that may still be tried is likely to fit"
     within = " within the limits" if remaining.is_limited else ""

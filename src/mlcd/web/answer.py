@@ -77,6 +77,8 @@ def _expected(text: str) -> str:
 def _of_server(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:
     choice = run.serve_findings.choice
     rate, price, latency, tokens = "-", "-", "", ""
+    found = run.serve_findings.receipt
+    paid = f"search and verification cost {found.total_usd}" if run.status.is_final else ""
     if choice is not None:
         load = choice.load
         rate, price = speed_text(choice.requests_per_second), str(choice.usd_per_million)
@@ -87,7 +89,11 @@ def _of_server(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:
     return (
         Tile(what=_chosen(run), value=now.best or _nothing(run), small=_why(goal, run), live="best"),
         Tile(what="Requests a second", value=rate, small=tokens or latency),
-        Tile(what="A million requests cost", value=price, small=latency if tokens else ""),
+        Tile(
+            what="A million requests cost",
+            value=price,
+            small="; ".join(filter(None, (latency if tokens else "", paid))),
+        ),
         Tile(what="Load tests", value=str(now.trials), small=", ".join(now.running), live="trials"),
     )
 

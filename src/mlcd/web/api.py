@@ -189,7 +189,7 @@ class Api:
                 name="whyNot",
                 method="GET",
                 path="/api/runs/{run_id}/why-not",
-                what="Why an instance type, or a configuration of a server, was not chosen",
+                what="Why an instance type, a server's configuration, or a size or number of functions was not chosen",
                 answer=WhyNotJson,
                 parameters=(
                     RUN,

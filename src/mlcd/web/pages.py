@@ -26,7 +26,7 @@ from mlcd.version import __version__
 from mlcd.web.answer import tiles
 from mlcd.web.api import catalog, templates
 from mlcd.web.api_types import BenchesJson, RunNowJson
-from mlcd.web.comparison import compared
+from mlcd.web.comparison import compared, verdict
 from mlcd.web.records import Records
 from mlcd.web.run_page import WIDTHS, RunPage
 from mlcd.web.serving_what_if import limit_sliders, serving_what_if_json
@@ -182,11 +182,18 @@ class Pages:
         if len(names) < 2:
             raise BadInput("choose two runs or more to compare, on the page of all runs")
         found = [self._records.run(name) for name in names]
-        rows = compared(found, [self._records.now(name) for name in names])
+        now = [self._records.now(name) for name in names]
         figures = [
             (name, first) for name in names if (first := next(iter(self._run_page.outline(name).pictures), None))
         ]
-        return self._render("compare.html.j2", "Compare", runs=found, rows=rows, figures=figures)
+        return self._render(
+            "compare.html.j2",
+            "Compare",
+            runs=found,
+            verdict=verdict(found, now),
+            rows=compared(found, now),
+            figures=figures,
+        )
 
     def new(self, _: Request) -> str:
         """A new run from a template or a pasted job file."""
@@ -217,7 +224,7 @@ class Pages:
             "why": reason(outline.run),
             "failure": failure(outline.run),
             "more_budget": self._more_budget(outline.run),
-            "subjects": subjects(outline.run),
+            "subjects": self._records.made(run_id, "subjects", subjects),
         }
 
     def _more_budget(self, run: Run[Any]) -> str:

@@ -8,17 +8,23 @@ from typing import Any, cast
 
 from mlcd.findings.outlook import more_text
 from mlcd.goal import Objective
+from mlcd.report.thinning import thinned
 from mlcd.report.wording import plural, sentence
 from mlcd.run.findings import RejectedConfig, RejectionReason, Untried, UntriedState
 from mlcd.run.kind import Kind
 from mlcd.run.run import EpochRun, Run, SearchRun
 from mlcd.run.step import Role
 from mlcd.trial.outcome import Status
+from mlcd.trial.plan import tie
+from mlcd.units import format_seconds
 
 MOST_ANSWERS = 7
 """Sentences about one of them; the tables of the page have all."""
 MOST_SUBJECTS = 300
-FREE = "Free: what a limit leaves besides the reserve, which is kept to train on the best choice so far."
+MOST_COUNTS = 16
+"""Numbers of functions that can be asked about; the map has more."""
+FREE = "Free: what is left of a limit, less what is kept to train on the best choice so far."
+"""Of runs of earlier versions, whose texts do not say what is kept."""
 _LIMITS = (RejectionReason.OVER_BUDGET, RejectionReason.LATE)
 _EXPECTED = (UntriedState.PREDICTED, UntriedState.OVER_LIMIT)
 _BEST = {Objective.TIME: "fastest", Objective.COST: "cheapest", Objective.KNEE: "best by time x cost"}
@@ -32,8 +38,7 @@ def reason(run: Run[Any]) -> str:
     if found is None or run.choice is None:
         return ""
     if run.kind is Kind.SERVE:
-        rivals = found.serve.rejected if found.serve else ()
-        return f"Next best: {rivals[0].subject}: {rivals[0].text}." if rivals else ""
+        return _server_reason(cast(SearchRun, run))
     measured = [each for each in found.train.rejected if each.plan is not None] if found.train else []
     if not measured:
         return "It is the only deployment that was measured."
@@ -43,9 +48,32 @@ def reason(run: Run[Any]) -> str:
         told = f"What {run.strategy} chose: "
     elif any(each.reason is RejectionReason.TIED for each in measured):  # which may be a little faster
         told = f"One of the {best} that fit, of {plural(len(measured) + 1, 'measured deployment')}: "
-    barred = [each for each in measured[:1] if each.reason in _LIMITS]
+    barred = [each for each in measured[:1] if each.reason in _LIMITS and not _is_equal(run, each)]
     fitting = [each for each in measured if each.reason not in _LIMITS][:1]
-    return told + "; ".join(f"{each.subject} {each.text}" for each in (*barred, *fitting)) + "."
+    return told + "; ".join(f"{each.subject} {_with_verb(each.text)}" for each in (*barred, *fitting)) + "."
+
+
+def _with_verb(text: str) -> str:
+    """`is 7.2% cheaper` of `7.2% cheaper`, and `takes 52% less time` as it is."""
+    return f"is {text}" if text[:1].isdigit() or text.startswith(("as ", "$")) else text
+
+
+def _is_equal(run: Run[Any], rival: RejectedConfig) -> bool:
+    """Whether it would not have been chosen without its limit either: it counts as equal to the choice."""
+    problem, choice, plan = cast(SearchRun, run).problem, run.choice, rival.plan
+    if plan is None or choice is None or plan.value(problem) * (1 + tie(problem)) < choice.value(problem):
+        return False
+    return plan.seconds > choice.seconds if problem.goal.minimize is Objective.COST else plan.usd > choice.usd
+
+
+def _server_reason(run: SearchRun) -> str:
+    """`The cheapest of 3 load-tested configurations. Next best: ...`, or with which it is equal."""
+    found = run.serve_findings.rejected
+    if not found:
+        return "It is the only configuration that was load-tested."
+    best, tested = _BEST[run.problem.goal.minimize], plural(len(found) + 1, "load-tested configuration")
+    one = "One of the" if found[0].reason is RejectionReason.TIED else "The"
+    return f"{one} {best} within the limits, of {tested}. Next best: {found[0].subject}: {found[0].text}."
 
 
 _FAILED = (Status.RUN_FAILED, Status.ALL_FAILED, Status.OVERRAN, Status.OUTPUT_MISSING, Status.REFUSED)
@@ -82,42 +110,92 @@ def _fleet_reason(run: EpochRun) -> str:
     ]
     edge = f": {' and '.join(ends)} that the job allows" if ends else ""
     share = f"{count} of {len(run.epochs)}"
-    return f"{run.strategy} chose for each epoch; {share} ran on {functions} x {memory_mb:,} MB{edge}."
+    return (
+        f"The scheduler ({run.strategy}) chose before each epoch; {share} ran on {functions} x {memory_mb:,} MB{edge}."
+    )
 
 
 def subjects(run: Run[Any]) -> tuple[str, ...]:
-    """What can be asked about: instance types of a training, rejected configurations of a server; none of functions."""
-    if run.findings is None or run.kind is Kind.SERVERLESS:
+    """What can be asked about: instance types; also configurations of a server; memory and numbers of functions."""
+    if run.kind is Kind.SERVERLESS:
+        return tuple(_fleet_subjects(cast(EpochRun, run)))[:MOST_SUBJECTS]
+    if run.findings is None:
         return ()
-    if run.kind is Kind.SERVE:
-        return tuple(dict.fromkeys(each.subject for each in _rejected(run)))[:MOST_SUBJECTS]
-    return tuple(dict.fromkeys(config.instance for config in cast(SearchRun, run).problem.space))[:MOST_SUBJECTS]
+    space = cast(SearchRun, run).problem.space
+    types = (
+        tuple(dict.fromkeys(config.instance for config in space)) if "instance" in space.configs[0].as_dict() else ()
+    )
+    if run.kind is Kind.TRAIN:
+        return types[:MOST_SUBJECTS]
+    tried = [each.subject for each in _rejected(run)]
+    configs = [str(each.config) for each in _untried_of(run)]
+    return tuple(dict.fromkeys([*(types if len(types) > 1 else ()), *tried, *configs]))[:MOST_SUBJECTS]
 
 
 def answers(run: Run[Any], subject: str) -> tuple[str, ...]:
     """Why this one of `subjects` was not chosen, or that it was; nothing for another text."""
+    if run.kind is Kind.SERVERLESS:
+        return _of_fleets(cast(EpochRun, run), subject)
     if run.kind is Kind.SERVE:
-        return tuple(sentence(each.text) + "." for each in _rejected(run) if each.subject == subject)
+        told = tuple(sentence(each.text) + "." for each in _rejected(run) if each.subject == subject)
+        if not told:
+            untried = [each for each in _untried_of(run) if str(each.config) == subject]
+            told = tuple(sentence(_untried_text(run, each)) + "." for each in untried)
+        if told:
+            return told
     found = [*_of_type(run, subject)]
     more = len(found) - MOST_ANSWERS
+    old = any(re.search(r" is free(?! besides)", text) for text in found)
     return (
         *found[:MOST_ANSWERS],
         *([f"And {more} more: see the decisions, and the table of those that were rejected."] if more > 0 else ()),
-        *([FREE] if any(" is free" in text for text in found) else ()),
+        *([FREE] if old and run.choice is not None else ()),
     )
 
 
+def _fleet_subjects(run: EpochRun) -> dict[str, tuple[int | None, int | None]]:
+    """(functions, memory) of each subject of a training on functions."""
+    from mlcd.findings.more_budget import fleet_choices  # noqa: PLC0415 - the models are imported once the page is there
+
+    functions, memory_mb = fleet_choices(run)
+    found: dict[str, tuple[int | None, int | None]] = {}
+    if len(memory_mb) > 1:
+        found |= {f"{each:,} MB": (None, each) for each in memory_mb}
+    if len(functions) > 1:
+        used = {each.fleet.functions for each in run.epochs}
+        some = thinned(functions, MOST_COUNTS, keep=lambda each: each in used)
+        found |= {plural(each, "function"): (each, None) for each in some}
+    return found
+
+
+def _of_fleets(run: EpochRun, subject: str) -> tuple[str, ...]:
+    """How many epochs ran with this much memory, or so many functions, and what is expected of a whole training."""
+    from mlcd.findings.more_budget import fleet_text  # noqa: PLC0415 - the models are imported once the page is there
+
+    functions, memory_mb = _fleet_subjects(run).get(subject, (None, None))
+    if functions is None and memory_mb is None:
+        return ()
+    count = sum(
+        functions in (None, each.fleet.functions) and memory_mb in (None, each.fleet.memory_mb) for each in run.epochs
+    )
+    share = f"{count} of {len(run.epochs)} epochs" if count else f"None of {len(run.epochs)} epochs"
+    return (f"{share} ran with {subject}.", fleet_text(run, functions=functions, memory_mb=memory_mb))
+
+
 def _of_type(run: Run[Any], instance: str) -> Iterator[str]:
-    if run.findings is None or run.findings.train is None:
+    if run.findings is None:
         return
     if run.choice is not None and run.choice.config.instance == instance:
         yield f"{run.choice.config} was chosen."
-    untried = [each for each in run.findings.train.untried if each.config.instance == instance]
+    untried = [each for each in _untried_of(run) if each.config.instance == instance]
     for each in _rejected(run):
         is_of_type = each.config.instance == instance if each.config else instance in each.instances and not untried
         if is_of_type:
             yield f"{sentence(each.subject)}: {each.text}."
+    yield from _counts(run, instance, untried)
     yield from _untried(run, untried)
+    if run.findings.train is None or any(each.state is UntriedState.REFUSED for each in untried):
+        return  # which says what its trial costs, and what was free at the end
     named = re.compile(rf"(?<![\w.-]){re.escape(instance)}(?![\w.-])")
     for step in run.findings.train.account:
         for text in step.skipped:
@@ -125,11 +203,30 @@ def _of_type(run: Run[Any], instance: str) -> Iterator[str]:
                 yield f"After trial {step.trial}, skipped {text}."
 
 
+_IN_SHORT = {
+    UntriedState.REFUSED: "a trial does not fit the limits",
+    UntriedState.OVER_LIMIT: "the training is not expected to fit them",
+    UntriedState.RULED_OUT: "a trial of another one rules them out",
+    UntriedState.PREDICTED: "the search ended first",
+    UntriedState.NOT_TRIED: "the search ended first",
+}
+
+
+def _counts(run: Run[Any], instance: str, untried: Sequence[Untried]) -> Iterator[str]:
+    """`Not tried: 10, because a trial does not fit the limits; 2, ...`: in short, where there are several reasons."""
+    counts: Counter[str] = Counter(_IN_SHORT[each.state] for each in untried)
+    configs = [config for config in cast(SearchRun, run).problem.space if config.instance == instance]
+    known = {each.config for each in untried} | run.history.tried
+    if len(counts) > 1 and run.stopped:
+        some = "" if all(config in known for config in configs) else ", of those on the map"
+        told = "; ".join(f"{count}, because {why}" for why, count in counts.most_common())
+        yield f"Not tried{some}: {told}."
+
+
 def _untried(run: Run[Any], untried: Sequence[Untried]) -> Iterator[str]:
     """Why those of a type were not tried: for each reason, the one that came nearest to being tried or chosen."""
     problem = cast(SearchRun, run).problem
     goal, prices = problem.goal, problem.worst_trial_micros
-    has_room = False
     for state in UntriedState:
         of_state = [each for each in untried if each.state is state]
         if not of_state:
@@ -142,11 +239,27 @@ def _untried(run: Run[Any], untried: Sequence[Untried]) -> Iterator[str]:
         if state is UntriedState.REFUSED:
             nearest = min(of_state, key=lambda each: int(prices[problem.space.index[each.config]]))
             more = more_text(len(of_state) - 1)
-        text = nearest.text if nearest.text.startswith("not tried") else f"not tried: {nearest.text}"
-        has_room = has_room or state is not UntriedState.REFUSED
-        yield f"{nearest.config}{more}: {text}."
-    if has_room and run.stopped:
-        yield f"The search ended: {run.stopped}."
+        yield f"{nearest.config}{more}: {_untried_text(run, nearest)}."
+
+
+def _untried_text(run: Run[Any], untried: Untried) -> str:
+    """The reason first: a trial or a limit that did not fit, else why the search ended; then what the model expects."""
+    text = untried.text
+    if untried.state not in (UntriedState.PREDICTED, UntriedState.NOT_TRIED) or not run.stopped:
+        link = ", because " if untried.state is UntriedState.REFUSED else ": "
+        return text if text.startswith("not tried") else f"not tried{link}{text}"
+    why = f"not tried, because the search ended: {run.stopped}"
+    if untried.state is UntriedState.NOT_TRIED:
+        return why
+    choice = f", against {format_seconds(run.choice.seconds)} and {run.choice.usd} of the choice" if run.choice else ""
+    return f"{why}. {sentence(text.removeprefix('not tried; '))}{choice}"
+
+
+def _untried_of(run: Run[Any]) -> tuple[Untried, ...]:
+    found = run.findings
+    if found is None:
+        return ()
+    return found.serve.untried_configs if found.serve else found.train.untried if found.train else ()
 
 
 def _expected(untried: Untried, *, by_cost: bool) -> float:

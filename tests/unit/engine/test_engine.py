@@ -491,6 +491,6 @@ def test_heterbo_reports_when_the_reserve_ends_the_search(store: Store) -> None:
     tight = make_problem(goal=Goal(minimize=Objective.TIME, budget=budget))
     record, _ = run(tight, SyntheticCloud(), store, strategy("heterbo"), run_id="tight")
     assert len(record.trials) == 1
-    kept = f"the reserve for training on {free.choice.config} leaves no room for another trial: "
+    kept = f"what is kept to train on {free.choice.config} leaves no room for another trial: "
     assert record.stopped.startswith(kept)
     assert record.stopped.endswith("more would let the search continue")

@@ -201,3 +201,19 @@ def test_a_sparkline_shows_the_best_so_far() -> None:
     assert sparkline(()) == ""
     losses = best_so_far(serverless_run())
     assert list(losses) == sorted(losses, reverse=True)
+
+
+def test_map_of_functions_counts_the_cells_that_it_shows() -> None:
+    """A phone's picture has fewer columns than a wide one, and both fewer than the job allows."""
+    run = serverless_run()
+    run = shown(replace(run, problem=replace(run.problem, functions=tuple(range(1, 101))), findings=None))
+    picture = picture_among(pictures_of(run), "map", where="the run has")
+    every = len(run.problem.functions) * len(run.problem.memory_mb)
+    counts = set()
+    for width in (340.0, 1180.0):
+        svg = picture.draw(width)
+        cells = len(re.findall(r'<rect class="(?:c-s0|open|blank|foreseen|over-limit)"[^>]*><title>', svg))
+        assert f"{cells} of {every} fleets drawn" in svg
+        assert f"{cells} fleets" in svg
+        counts.add(cells)
+    assert len(counts) == 2

@@ -154,7 +154,7 @@ def test_the_net_gain_stop_takes_the_trials_price_into_account() -> None:
     assert made(1e5) == 3 <= made(1e9) <= made(1e13)
     searcher_ = searcher("falcon-transfer:requests=1e5", chosen, sources("residual-50"), seed=0)
     history = History(tuple(chosen.trial(config, 0) for config in searched("falcon", "residual-50", 10.0).configs[:3]))
-    assert "save its price over 100,000 requests" in searcher_.ending(chosen.problem, history, everything(chosen))
+    assert "save what it costs over 100,000 requests" in searcher_.ending(chosen.problem, history, everything(chosen))
 
 
 @pytest.mark.parametrize("text", BOTH)

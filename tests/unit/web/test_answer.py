@@ -64,6 +64,9 @@ def test_server_shows_rate_price_and_latency() -> None:
     assert float(rate.value) == pytest.approx(found.requests_per_second, rel=0.01)
     assert "p99 " in rate.small
     assert price.value == str(found.usd_per_million)
+    paid = shown(serving_run()).serve_findings.receipt
+    assert price.small == f"search and verification cost {paid.total_usd}"
+    assert answered(replace(serving_run(), status=Status.RUNNING))[2].small == "", "not known yet"
     assert (tests.what, tests.value) == ("Load tests", str(len(serving_run().trials)))
     assert answered(nothing_serves_run())[1].value == "-"
 
@@ -73,6 +76,7 @@ def test_language_model_shows_first_token_and_tokens_a_second() -> None:
     assert "first token within " in found[1].small
     assert "tokens/s" in found[1].small
     assert "p99 " in found[2].small
+    assert "; search and verification cost $" in found[2].small
 
 
 def test_functions_show_the_loss_and_its_target() -> None:

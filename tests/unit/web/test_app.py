@@ -114,6 +114,7 @@ def test_every_page_answers(ask: Ask, runs: tuple[str, str]) -> None:
         f"/runs/{train}/what-if": "What more budget brings",
         f"/runs/{train}/report": "<title>watched",
         f"/compare?run={train}&run={functions}": "Cost of the search",
+        f"/compare?run={functions}&run={train}": "their times and costs do not compare",
         "/new": "Job file",
         "/bench": "mlcd bench train",
         "/catalog": "p4d.24xlarge",

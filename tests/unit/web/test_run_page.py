@@ -1,6 +1,7 @@
 """The parts of a run's page: drawn once for each state, and only what is asked for."""
 
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from tests.ui_page import JOB
 
 import mlcd
 from mlcd.errors import BadInput
+from mlcd.trial.outcome import Status
 from mlcd.web.api_types import BenchesJson
 from mlcd.web.pages import Pages
 from mlcd.web.records import NoSuchRun, Records
@@ -108,3 +110,15 @@ def test_a_new_state_takes_the_place_of_the_old_one(home: Path) -> None:
         records._remembered("x", "run", rows, lambda rows=rows: made.append(rows))  # type: ignore[misc]
     assert made == [3, 4, 3]
     assert len(records._kept) == 1
+
+
+def test_running_run_says_what_is_committed_and_reserved(
+    pages: Pages, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "kept to finish on the best so far" not in pages.run(asked(run_id=run_id)), "nothing is kept after the end"
+    outline = pages._run_page.outline(run_id)
+    running = replace(outline, run=replace(outline.run, status=Status.RUNNING))
+    monkeypatch.setattr(pages._run_page, "outline", lambda _: running)
+    found = pages.run(asked(run_id=run_id))
+    assert "Reserved: kept to finish on the best so far, at its upper bound." in found
+    assert "Reserved to finish" in found

@@ -1,17 +1,24 @@
 """Why another one was not chosen: asked by instance type, or by configuration of a server."""
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 from tests.report_kind_samples import fallen_run, nothing_serves_run, serverless_run, serving_run
 from tests.report_samples import SAMPLES, USD_PER_NODE_HOUR, budget_run, with_attempts
 
+import mlcd
 from mlcd.findings import shown
+from mlcd.findings.more_budget import fleet_text
 from mlcd.findings.what_if import MORE_USD, more_budget, what_if
 from mlcd.run.findings import RejectedConfig, RejectionReason, UntriedState
+from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
+from mlcd.space import Space
+from mlcd.spec.template import template
 from mlcd.trial.outcome import Status
-from mlcd.units import Usd
-from mlcd.web.why_not import FREE, MOST_ANSWERS, answers, failure, reason, subjects
+from mlcd.units import Usd, format_seconds
+from mlcd.web.why_not import FREE, MOST_ANSWERS, MOST_COUNTS, answers, failure, reason, subjects
 
 
 def test_every_type_of_a_training_has_an_answer() -> None:
@@ -42,10 +49,18 @@ def test_answers_are_the_reasons_of_the_report() -> None:
 def test_what_was_skipped_for_its_price_is_told_of_its_own_type_only() -> None:
     run = shown(budget_run())
     account = replace(run.train_findings.account[0], skipped=("4 x c5.xlarge and 3 more of its type: its trial costs",))
-    run = with_findings(run, rejected=(), account=(account,))
+    refused = with_findings(run, rejected=(), account=(account,))
+    run = with_findings(run, rejected=(), account=(account,), untried=())
     assert any("skipped 4 x c5.xlarge" in line for line in answers(run, "c5.xlarge"))
     assert not any("skipped" in line for line in answers(run, "p2.xlarge"))
     assert not any("skipped" in line for line in answers(run, "xlarge"))
+    assert any(
+        each.state is UntriedState.REFUSED and each.config.instance == "p2.xlarge"
+        for each in refused.train_findings.untried
+    )
+    mentioned = replace(account, skipped=("4 x p2.xlarge: its trial costs",))
+    told = answers(with_findings(refused, account=(mentioned,)), "p2.xlarge")
+    assert not any("After trial" in line for line in told), "its price at the end is told already"
 
 
 def test_choice_is_explained_against_the_next_best() -> None:
@@ -58,6 +73,8 @@ def test_choice_is_explained_against_the_next_best() -> None:
     assert measured[0].reason is RejectionReason.OVER_BUDGET, "the sample has a faster one that is over the budget"
     assert f"{measured[0].subject} {measured[0].text}" in told
     assert with_rejected(run, *measured[1:], measured[0]).count("over the budget") == 0, "only where it is better"
+    cheaper = replace(measured[0], text="7.2% cheaper, but would end late")
+    assert f": {cheaper.subject} is 7.2% cheaper, but would end late" in with_rejected(run, cheaper)
     passed = replace(measured[0], reason=RejectionReason.PASSED_OVER)
     assert with_rejected(run, passed).startswith(f"What {run.strategy} chose: ")
     tied = with_rejected(run, replace(fitting, reason=RejectionReason.TIED, text="takes 1% less time, but $1 more"))
@@ -68,7 +85,7 @@ def test_choice_is_explained_against_the_next_best() -> None:
 
 def test_functions_are_explained_by_what_the_job_allows() -> None:
     run = serverless_run()
-    most = "mpc chose for each epoch; 2 of 4 ran on 100 x 1,769 MB"
+    most = "The scheduler (mpc) chose before each epoch; 2 of 4 ran on 100 x 1,769 MB"
     assert reason(shown(run)) == f"{most}: the most functions and the most memory that the job allows."
     within = replace(run, problem=replace(run.problem, functions=(1, 100, 200), memory_mb=(512, 1769, 3008)))
     assert reason(within) == f"{most}."
@@ -89,26 +106,67 @@ def test_type_that_was_not_tried_is_told_why_for_itself() -> None:
     states = {each.state for each in untried}
     assert UntriedState.REFUSED in states
     assert len(states) > 1
-    chosen, *told, free = answers(with_findings(run, rejected=(group,), account=()), "p2.xlarge")
-    assert free == FREE
+    chosen, *told = answers(with_findings(run, rejected=(group,), account=()), "p2.xlarge")
     assert chosen == f"{run.choice and run.choice.config} was chosen."
-    assert len(told) == len(states) + 1
+    short, *told = told
+    assert short.startswith("Not tried, of those on the map: ")
+    few = Space(run.problem.space.knobs, tuple({each.config for each in untried} | {run.choice.config}))  # type: ignore[union-attr]
+    whole = with_findings(run, rejected=(), account=())
+    prices = (run.problem.usd_per_hour[0],) * len(few)
+    small = replace(whole, problem=replace(whole.problem, space=few, usd_per_hour=prices, stretch=()))
+    assert answers(small, "p2.xlarge")[1].startswith("Not tried: ")
+    assert sum(int(each) for each in re.findall(r"(\d+), because", short)) == len(untried)
+    refusals = sum(each.state is UntriedState.REFUSED for each in untried)
+    assert f"{refusals}, because a trial does not fit the limits" in short
+    assert len(told) == len(states)
     for state in states:
         of_state = [each for each in untried if each.state is state]
         assert any(line.partition(":")[0].startswith(str(each.config)) for line in told for each in of_state), state
-        assert any(each.text in line for line in told for each in of_state), state
-    assert told[-1] == f"The search ended: {run.stopped}."
+        assert any(each.text.removeprefix("not tried; the model") in line for line in told for each in of_state), state
     assert not any("all 9" in line for line in told)
     refused = with_findings(
         run, rejected=(group,), account=(), untried=tuple(u for u in untried if u.state is UntriedState.REFUSED)
     )
-    _, money, *_ = answers(refused, "p2.xlarge")
-    assert answers(refused, "p2.xlarge") == (chosen, money, FREE), "the money, not the end of the search"
+    _, money = answers(refused, "p2.xlarge")  # one reason, which needs no summary
+    assert run.stopped not in money, "the money, not the end of the search"
     first = next(each for each in untried if each.state is UntriedState.REFUSED)
     assert money.startswith(f"{first.config} and "), "of one type, fewer nodes have the cheaper trial"
-    assert "more of its type, whose trials cost no less: not tried: its trial costs up to" in money
+    assert "more of its type, whose trials cost no less: not tried, because its trial costs up to" in money
+    assert f" kept to train on {run.choice and run.choice.config}" in money
+    old = tuple(replace(each, text=each.text.partition(" besides")[0]) for each in refused.train_findings.untried)
+    assert answers(with_findings(refused, untried=old), "p2.xlarge")[-1] == FREE, "which named no amount"
     unknown = with_findings(run, rejected=(group,), account=(), untried=())
     assert answers(unknown, "p2.xlarge") == (chosen, "All 9: not tried.")
+
+
+def test_end_of_the_search_is_the_reason_of_those_that_could_have_been_tried() -> None:
+    """The reason first, then what the model expects, beside the choice."""
+    run = shown(budget_run())
+    assert run.choice is not None
+    one = run.train_findings.untried[0]
+    text = "not tried; the model expects 2 h (95%: 1 h to 4 h) and $50.00"
+    expected = replace(one, state=UntriedState.PREDICTED, text=text, seconds=7200.0, usd=Usd.of(50))
+    instance = one.config.instance
+    *_, told = answers(with_findings(run, rejected=(), account=(), untried=(expected,)), instance)
+    assert told == (
+        f"{one.config}: not tried, because the search ended: {run.stopped}. The model expects 2 h (95%: 1 h to 4 h) and"
+        f" $50.00, against {format_seconds(run.choice.seconds)} and {run.choice.usd} of the choice."
+    )
+    plain = replace(expected, state=UntriedState.NOT_TRIED, text="not tried")
+    *_, told = answers(with_findings(run, rejected=(), account=(), untried=(plain,)), instance)
+    assert told == f"{one.config}: not tried, because the search ended: {run.stopped}."
+    over = replace(expected, state=UntriedState.OVER_LIMIT, text=f"{text}, over the $9.00 left")
+    *_, told = answers(with_findings(run, rejected=(), account=(), untried=(over,)), instance)
+    assert told == f"{one.config}: {text}, over the $9.00 left."
+
+
+def test_rival_that_counts_as_equal_is_no_reason() -> None:
+    """It would not have been chosen with more budget either."""
+    run = shown(budget_run())
+    rival = next(each for each in run.train_findings.rejected if each.reason is RejectionReason.OVER_BUDGET)
+    assert rival.subject in reason(run)
+    noisy = replace(run, problem=replace(run.problem, noise=0.99))
+    assert rival.subject not in reason(noisy)
 
 
 def with_findings(run: SearchRun, **changed: object) -> SearchRun:
@@ -133,11 +191,72 @@ def test_failed_run_says_what_failed() -> None:
 def test_configurations_of_a_server_are_explained() -> None:
     for make in (serving_run, fallen_run, nothing_serves_run):
         run = shown(make())
-        assert subjects(run) == tuple(each.subject for each in run.serve_findings.rejected)
+        tried = tuple(each.subject for each in run.serve_findings.rejected)
+        untried = run.serve_findings.untried_configs
+        assert [each for each in subjects(run) if "=" in each] == [*tried, *(str(each.config) for each in untried)]
         for each in run.serve_findings.rejected:
             assert answers(run, each.subject)[0].lower() == f"{each.text}.".lower()
+        for other in untried:
+            (told,) = answers(run, str(other.config))
+            assert told.startswith("Not tried")
     assert run.serve_findings.rejected[0].subject in reason(shown(serving_run()))
-    assert subjects(shown(serverless_run())) == ()
+
+
+def test_untried_configurations_of_a_server_are_explained() -> None:
+    whole = serving_run()
+    cut = shown(replace(whole, steps=(*whole.trials[:2], *whole.steps[len(whole.trials) :]), findings=None))
+    untried = cut.serve_findings.untried_configs
+    assert len(untried) == 2
+    for each in untried:
+        assert str(each.config) in subjects(cut)
+        (told,) = answers(cut, str(each.config))
+        assert told == f"Not tried, because the search ended: {cut.stopped}."
+
+
+def test_instance_types_of_a_server_are_explained() -> None:
+    """With a training's findings: what is asked is in the space alone."""
+    run = shown(budget_run())
+    server = replace(run, header=replace(run.header, kind=Kind.SERVE))
+    assert subjects(server)[: len(USD_PER_NODE_HOUR)] == tuple(USD_PER_NODE_HOUR)
+    assert len(subjects(server)) > len(USD_PER_NODE_HOUR)
+    assert answers(server, "p2.xlarge") == answers(run, "p2.xlarge")
+
+
+def test_choice_of_a_server_is_explained_against_the_next_best() -> None:
+    run = shown(serving_run())
+    found = run.serve_findings
+    first = found.rejected[0]
+    tested = f"of {len(found.rejected) + 1} load-tested configurations. Next best: {first.subject}: {first.text}."
+    assert reason(run).endswith(tested)
+
+    def with_rejected(*rejected: RejectedConfig) -> str:
+        assert run.findings is not None
+        return reason(replace(run, findings=replace(run.findings, serve=replace(found, rejected=rejected))))
+
+    assert with_rejected(replace(first, reason=RejectionReason.DEARER)).startswith(
+        "The cheapest within the limits, of 2"
+    )
+    assert with_rejected(replace(first, reason=RejectionReason.TIED)).startswith(
+        "One of the cheapest within the limits"
+    )
+    assert with_rejected() == "It is the only configuration that was load-tested."
+
+
+def test_memory_and_numbers_of_functions_are_explained(tmp_path: Path) -> None:
+    run = mlcd.serverless(template(kind="serverless"), home=tmp_path).record
+    asked = subjects(run)
+    assert {"1,769 MB", "3,008 MB", "1 function", "64 functions"} <= set(asked)
+    assert len(asked) <= 3 + MOST_COUNTS
+    count, expected = answers(run, "3,008 MB")
+    used = [each for each in run.epochs if each.fleet.memory_mb == 3008]
+    assert count == f"{len(used)} of {len(run.epochs)} epochs ran with 3,008 MB."
+    assert expected == fleet_text(run, memory_mb=3008)
+    assert answers(run, "1 function") == (
+        f"None of {len(run.epochs)} epochs ran with 1 function.",
+        fleet_text(run, functions=1),
+    )
+    assert answers(run, "p3.2xlarge") == ()
+    assert subjects(replace(run, status=Status.RUNNING)) == ()
 
 
 def test_more_budget_is_told_with_what_it_brings() -> None:

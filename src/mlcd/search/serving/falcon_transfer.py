@@ -90,7 +90,7 @@ class FalconTransfer(PosteriorStrategy):
         """The ending by net gain."""
         if problem.goal.minimize is not Objective.COST:
             return super().small_gain(problem)
-        return f"no load test is expected to save its price over {self.settings.requests:,.0f} requests"
+        return f"no further load test is expected to save what it costs over {self.settings.requests:,.0f} requests"
 
 
 @lru_cache(maxsize=8)
