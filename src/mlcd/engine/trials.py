@@ -5,15 +5,14 @@ from mlcd.engine.performer import INTERRUPTED, Situation, lost_time
 from mlcd.engine.watchdog import abandoned
 from mlcd.errors import Interrupted
 from mlcd.events import Warned
-from mlcd.problem import Problem, TrialPolicy
+from mlcd.models.remaining import remaining_problem
+from mlcd.problem import Problem
 from mlcd.profiler.measure import measure
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.kept_work import keeps_work
 from mlcd.run.moment import Moment
-from mlcd.run.run import SearchRun
 from mlcd.run.step import Outcome, Role, Step
 from mlcd.trial.plan import speed_to_beat
-from mlcd.trial.starts import with_known_start
 from mlcd.trial.trial import Failure, FailureKind, Trial
 from mlcd.units import Usd
 
@@ -21,20 +20,20 @@ from mlcd.units import Usd
 def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]) -> Trial:
     """Run the job on the step's configuration for a few minutes. Raises Interrupted, ProviderError."""
     run = situation.run
-    target = run.problem.target
+    target, now = run.problem.target, remaining_problem(run.problem, run.history, run.earlier)
     try:
         return measure(
             cloud,
             step.config,
             attempt=step.authorisation.attempt,
-            policy=trial_rules(run, step),
+            policy=now.trial_at(step.config).within(step.authorised_seconds, step.config.nodes),
             usd_per_hour=step.price,
             moved_usd=run.problem.move_to(step.config).trial_usd,
             run_id=run.run_id,
             metric=target.metric if target else "",
             known_noise=run.history.noise_scale,
             checkpoint_seconds=run.problem.checkpoint_seconds(step.config),
-            to_beat=speed_to_beat(run.problem, run.history, step.config),
+            to_beat=speed_to_beat(now, run.history, step.config),
             continues=keeps_work(situation.now, step),
             cancelled=lambda: situation.stop.is_set() or situation.useless.is_set(),
             warned=lambda text: situation.tell(Warned(text=text)),
@@ -44,12 +43,6 @@ def measure_trial(cloud: CheckedCloud, step: Step, situation: Situation[Problem]
         if situation.stop.is_set() or not situation.useless.is_set():
             raise
         return cancelled(step, cloud.passed_seconds(), run.problem.move_to(step.config).trial_usd)
-
-
-def trial_rules(run: SearchRun, step: Step) -> TrialPolicy:
-    """The rules of a trial, extended as far as it was authorised."""
-    policy = with_known_start(run.problem, run.history).trial_at(step.config)
-    return policy.within(step.authorised_seconds, step.config.nodes)
 
 
 def overdue(step: Step, situation: Situation[Problem], began: Moment, problem: str) -> Outcome:

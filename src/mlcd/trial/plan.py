@@ -13,7 +13,7 @@ from mlcd.goal import Objective
 from mlcd.problem import STOP_SECONDS, Problem
 from mlcd.space import Config
 from mlcd.trial.trial import History, Measurement
-from mlcd.units import MOST_SECONDS, MOST_USD, ZERO, Usd
+from mlcd.units import HOUR, MOST_SECONDS, MOST_USD, ZERO, Usd
 
 Floats = NDArray[np.float64]
 
@@ -205,15 +205,22 @@ def best_fitting(problem: Problem, history: History, remaining: Remaining) -> Pl
 
 
 def speed_to_beat(problem: Problem, history: History, config: Config) -> float:
-    """Samples a second at which a training on `config` equals the best measured one, but for start-up.
+    """Samples a second below which `config` is not chosen, but for start-up; 0 where nothing says so.
 
-    0 while nothing is measured, and under limits: what is best may then not fit.
+    Under limits, what the work needs to be done within all of them: what is best of the measured ones may not fit.
+    Without limits, the speed at which a training there equals the best measured one.
     """
-    if problem.goal.is_limited or not problem.work_known or not history.measured:
+    goal = problem.goal
+    if not problem.work_known:
         return 0.0
-    least = min(plan.value(problem) for plan in plans(problem, history))
-    per_second = float(problem.goal.scale(problem.dollars_per_second)[problem.space.index[config]])
-    return problem.work_of(config) * problem.stretch_of(config) * per_second / least if least > 0 else 0.0
+    work = problem.work_of(config) * problem.stretch_of(config)
+    if goal.is_limited:
+        in_time = 0.0 if goal.deadline_seconds is None else 1 / goal.deadline_seconds
+        paid = 0.0 if goal.budget is None else problem.price(config).dollars / HOUR / goal.budget.dollars
+        return work * max(in_time, paid)
+    least = min((plan.value(problem) for plan in plans(problem, history)), default=0.0)
+    per_second = float(goal.scale(problem.dollars_per_second)[problem.space.index[config]])
+    return work * per_second / least if least > 0 else 0.0
 
 
 def best(problem: Problem, options: Iterable[Plan]) -> Plan | None:

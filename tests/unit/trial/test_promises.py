@@ -139,5 +139,22 @@ def test_at_the_speed_to_beat_a_training_is_as_good_as_the_best_measured(minimiz
     known = min(plan.value(problem) for plan in plans(problem, history))
     assert problem.goal.scale(problem.dollars_per_second)[-1] * 1e6 / speed == pytest.approx(known)
     assert speed_to_beat(problem, History(), config) == 0
-    limited = replace(problem, goal=Goal(minimize=minimize, budget=Usd.of(100)))
-    assert speed_to_beat(limited, history, config) == 0
+
+
+def test_under_limits_the_speed_to_beat_is_what_all_of_them_need() -> None:
+    config = Config.deployment("p2.one", 4)
+    limits: tuple[tuple[str | None, float | None], ...] = (("100", None), (None, 7200.0), ("100", 7200.0))
+    needed = []
+    for usd, seconds in limits:
+        goal = Goal(minimize=Objective.TIME, budget=None if usd is None else Usd.of(usd), deadline_seconds=seconds)
+        problem = make_problem(work_samples=1e6, goal=goal)
+        speed = speed_to_beat(problem, History((measured(problem, SMALL, 900.0),)), config)
+        assert speed == speed_to_beat(problem, History(), config), "whatever was measured"
+        if usd is not None:
+            assert problem.price(config).for_seconds(1e6 / speed).dollars <= 100.001
+        needed.append(speed)
+    assert needed[2] == max(needed[:2])
+    assert needed[1] == pytest.approx(1e6 / 7200)
+    assert needed[0] != pytest.approx(needed[1])
+    unknown = replace(make_problem(goal=Goal(minimize=Objective.TIME, budget=Usd.of(100))), work_known=False)
+    assert speed_to_beat(unknown, History(), config) == 0
