@@ -157,7 +157,8 @@ def check_status(record: SearchRun) -> None:
         assert record.relaxations or apart
 
 
-@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
+@pytest.mark.extra  # the same of other seeds as below
+@settings(max_examples=400, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
           suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
 @given(st.integers(0, 2**32))
 def test_a_search_keeps_its_promise(seed: int) -> None:
