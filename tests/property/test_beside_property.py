@@ -69,8 +69,7 @@ def check_open(run: SearchRun) -> None:
             assert longest <= goal.deadline_seconds * (1 + 1e-9)
 
 
-@pytest.mark.extra  # the same of other seeds as below
-@settings(max_examples=240, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
+@settings(max_examples=60, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
           suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
 @given(st.integers(0, 2**32))
 def test_a_search_beside_its_training_keeps_its_promise(seed: int) -> None:

@@ -157,8 +157,7 @@ def check_status(record: SearchRun) -> None:
         assert record.relaxations or apart
 
 
-@pytest.mark.extra  # the same of other seeds as below
-@settings(max_examples=400, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
+@settings(max_examples=100, deadline=None, phases=(Phase.explicit, Phase.generate), derandomize=True,
           suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
 @given(st.integers(0, 2**32))
 def test_a_search_keeps_its_promise(seed: int) -> None:
