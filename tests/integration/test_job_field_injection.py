@@ -27,8 +27,9 @@ from mlcd.spec.serving import SERVE
 Case = tuple[str, tuple[str, ...], object]
 TEXTS = (f"{EVIL}\x9b31m\u202e", f"\x1b]0;title\x07\x1b[31m{EVIL}")
 """Markup and script, with control codes of 8 and of 7 bits: many fields refuse the latter only."""
-PARTS = (7, pytest.param(1, marks=pytest.mark.extra))
-"""One case in so many: all of them take minutes. 7 has no factor in common with the number of forms of a value."""
+PARTS = (29, pytest.param(1, marks=pytest.mark.extra))
+"""One case in so many, and one of each field: all of them take minutes. 29 has no factor in common with the number of
+forms of a value."""
 PARSERS = {"train": TRAIN.parse, "serve": SERVE.parse, "serverless": SERVERLESS.parse}
 RUN = f"exec {shlex.quote(sys.executable)} {shlex.quote(plain_server.__file__)} 1; : $PORT $ANY_NAME"
 JOBS: tuple[tuple[str, dict[str, Any]], ...] = (

@@ -334,6 +334,8 @@ def reached(kinds: Iterable[Any]) -> set[type]:
     return found
 
 
+EXAMPLES = [10, pytest.param(100, marks=pytest.mark.extra)]
+"""Values of each type. Most types are also drawn as parts of others, so that even few are many of each."""
 STORED = sorted(reached([Run, FunctionCall]), key=lambda cls: cls.__name__)
 OWN_FORM = {Config, Knob, Space, Usd}
 """Types that are not an object with their fields by name."""
@@ -354,9 +356,12 @@ def test_no_two_stored_types_have_one_tag() -> None:
     assert len(set(tags)) == len(tags)
 
 
+@pytest.mark.parametrize("examples", EXAMPLES)
 @pytest.mark.parametrize("cls", STORED, ids=lambda cls: cls.__name__)
-def test_a_value_round_trips_with_all_its_fields(cls: type) -> None:
-    @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+def test_a_value_round_trips_with_all_its_fields(cls: type, examples: int) -> None:
+    @settings(
+        max_examples=examples, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    )
     @given(of(cls))
     def check(value: Any) -> None:
         as_type: Any = Run[type(value.problem)] if cls is Run else cls  # type: ignore[misc]
