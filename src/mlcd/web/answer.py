@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from mlcd.report.serverless import headline as epochs_headline
+from mlcd.report.serving import headroom_text
 from mlcd.report.wording import sentence, speed_text
 from mlcd.run.kind import Kind
 from mlcd.run.run import EpochRun, Run, SearchRun
@@ -76,19 +77,20 @@ def _expected(text: str) -> str:
 
 def _of_server(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:
     choice = run.serve_findings.choice
-    rate, price, latency, tokens = "-", "-", "", ""
+    rate, price, latency, tokens, kept = "-", "-", "", "", ""
     found = run.serve_findings.receipt
     paid = f"search and verification cost {found.total_usd}" if run.status.is_final else ""
     if choice is not None:
         load = choice.load
         rate, price = speed_text(choice.requests_per_second), str(choice.usd_per_million)
         latency = f"p50 {latency_text(load.p50_seconds)}, p99 {latency_text(load.p99_seconds)}"
+        kept = headroom_text(run)
         if load.tokens is not None:
             first, speed = load.tokens.ttft[2], load.tokens.output_tokens_per_second
             tokens = f"first token within {latency_text(first)} (p99), {speed_text(speed)} tokens/s"
     return (
         Tile(what=_chosen(run), value=now.best or _nothing(run), small=_why(goal, run), live="best"),
-        Tile(what="Requests a second", value=rate, small=tokens or latency),
+        Tile(what="Requests a second", value=rate, small="; ".join(filter(None, (tokens or latency, kept)))),
         Tile(
             what="A million requests cost",
             value=price,

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from mlcd.findings.outlook import more_text
 from mlcd.goal import Objective
+from mlcd.report.serving import caveats as serving_caveats
 from mlcd.report.thinning import thinned
 from mlcd.report.wording import plural, sentence
 from mlcd.run.findings import RejectedConfig, RejectionReason, Untried, UntriedState
@@ -72,8 +73,26 @@ def _server_reason(run: SearchRun) -> str:
     if not found:
         return "It is the only configuration that was load-tested."
     best, tested = _BEST[run.problem.goal.minimize], plural(len(found) + 1, "load-tested configuration")
+    if run.status.is_final and all(each.reason in _BARRED for each in found):
+        return f"It is the only one of {tested} within the limits. Nearest: {found[0].subject}: {found[0].text}."
     one = "One of the" if found[0].reason is RejectionReason.TIED else "The"
     return f"{one} {best} within the limits, of {tested}. Next best: {found[0].subject}: {found[0].text}."
+
+
+_BARRED = (
+    RejectionReason.BREAKS_SLO,
+    RejectionReason.BELOW_RATE,
+    RejectionReason.NOT_VERIFIED,
+    RejectionReason.FAILED,
+)
+"""Why a load-tested configuration of a server is not within the limits."""
+
+
+def caveats(run: Run[Any]) -> tuple[str, ...]:
+    """What limits the answer, in sentences: those of the report."""
+    if run.findings is None or not run.status.is_final:
+        return ()
+    return serving_caveats(cast(SearchRun, run)) if run.kind is Kind.SERVE else ()
 
 
 _FAILED = (Status.RUN_FAILED, Status.ALL_FAILED, Status.OVERRAN, Status.OUTPUT_MISSING, Status.REFUSED)
