@@ -8,8 +8,10 @@ from typing import Any, cast
 
 from mlcd.findings.outlook import more_text
 from mlcd.goal import Objective
+from mlcd.report.serverless import instances_text
 from mlcd.report.serving import caveats as serving_caveats
 from mlcd.report.thinning import thinned
+from mlcd.report.verdict import saving_texts
 from mlcd.report.wording import plural, sentence
 from mlcd.run.findings import RejectedConfig, RejectionReason, Untried, UntriedState
 from mlcd.run.kind import Kind
@@ -86,6 +88,16 @@ _BARRED = (
     RejectionReason.FAILED,
 )
 """Why a load-tested configuration of a server is not within the limits."""
+
+
+def compared(run: Run[Any]) -> tuple[str, str]:
+    """(question, answer): what a training would have taken otherwise, as the report says it; "" where not known."""
+    if run.findings is None or not run.status.is_final:
+        return "", ""
+    if run.kind is Kind.TRAIN:
+        saved = saving_texts(cast(SearchRun, run))
+        return "What did the search save?", f"Compared with {'; with '.join(saved)}." if saved else ""
+    return "Is a plain instance better?", instances_text(cast(EpochRun, run)) if run.kind is Kind.SERVERLESS else ""
 
 
 def caveats(run: Run[Any]) -> tuple[str, ...]:

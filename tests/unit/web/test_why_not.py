@@ -14,9 +14,12 @@ from mlcd.findings.more_budget import fleet_text
 from mlcd.findings.what_if import MORE_USD, more_budget, what_if
 from mlcd.goal import Goal, Objective, Slo
 from mlcd.report.decisions import decisions
+from mlcd.report.html import train_tables
+from mlcd.report.serverless import instances_text
 from mlcd.report.serving import headroom_text, serving_verdict
 from mlcd.report.serving_html import serving_html
 from mlcd.report.step_words import miss_text
+from mlcd.report.verdict import verdict
 from mlcd.run.attempt import Ending
 from mlcd.run.findings import RejectedConfig, RejectionReason, UntriedState
 from mlcd.run.kind import Kind
@@ -27,7 +30,7 @@ from mlcd.trial.outcome import Status
 from mlcd.units import Usd, chance_text, format_seconds
 from mlcd.web.answer import tiles
 from mlcd.web.records import run_now
-from mlcd.web.why_not import FREE, MOST_ANSWERS, MOST_COUNTS, answers, caveats, failure, reason, subjects
+from mlcd.web.why_not import FREE, MOST_ANSWERS, MOST_COUNTS, answers, caveats, compared, failure, reason, subjects
 
 
 def test_every_type_of_a_training_has_an_answer() -> None:
@@ -342,3 +345,19 @@ def test_expected_chances_are_never_certain() -> None:
         ">99%",
         ">99%",
     ]
+
+
+def test_what_a_training_would_have_taken_otherwise_is_that_of_its_text() -> None:
+    run = shown(budget_run())
+    question, answer = compared(run)
+    assert question == "What did the search save?"
+    naive = run.train_findings.receipt.savings[0].naive
+    assert f"{naive.plan.config} ({naive.label}" in answer
+    first = answer.removesuffix(".").split(": ")[1].split("; with ")[0]
+    assert " ".join(first.split()) in " ".join(verdict(run).split())
+    assert any(table.title == "Compared with not searching" for table in train_tables(run))
+    functions = shown(serverless_run())
+    assert compared(functions) == ("Is a plain instance better?", instances_text(functions))
+    assert instances_text(functions)
+    assert compared(shown(serving_run()))[1] == ""
+    assert compared(replace(run, status=Status.RUNNING)) == ("", "")
