@@ -4,9 +4,11 @@ A new field needs a default: findings that earlier versions stored do not have i
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mlcd.goal import Goal
 from mlcd.run.attempt import Attempt
 from mlcd.run.spot_use import SpotUse
 from mlcd.run.verdict import Naive, PlainInstance
@@ -208,6 +210,16 @@ class Untried:
             return None
         factor = math.exp(min(Z95 * self.deviation, 60.0))
         return self.samples_per_second / factor, self.samples_per_second * factor
+
+
+def best_expected(goal: Goal, entries: Iterable[Untried]) -> Untried | None:
+    """The best by the goal of those that the model predicts; one over a limit only if all are. None if there is none."""
+
+    def order(each: Untried) -> tuple[bool, float, float, Usd]:
+        seconds, usd = each.seconds or 0.0, each.usd or ZERO
+        return each.state is UntriedState.OVER_LIMIT, goal.value(seconds, usd.dollars), seconds, usd
+
+    return min((e for e in entries if e.seconds is not None and e.usd is not None), key=order, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,11 @@ from mlcd.report.page import NARROW, WIDE
 from mlcd.report.picture import Picture
 from mlcd.report.pictures import picture_among, pictures_of
 from mlcd.report.sparkline import best_so_far, sparkline
-from mlcd.run.findings import UntriedState
+from mlcd.report.tradeoff_picture import tradeoff
+from mlcd.run.findings import Untried, UntriedState, best_expected
 from mlcd.run.grid import MOST_EACH, MOST_GROUPS, column_knob, map_configs
 from mlcd.run.run import AnyRun, SearchRun
+from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
@@ -217,3 +219,28 @@ def test_map_of_functions_counts_the_cells_that_it_shows() -> None:
         assert f"{cells} fleets" in svg
         counts.add(cells)
     assert len(counts) == 2
+
+
+def test_best_of_an_untried_type_is_drawn_as_the_reasons_name_it() -> None:
+    run = shown(budget_run())
+    tried = {config.instance for config in run.history.tried}
+    naive = run.naive[0]
+
+    def expected(nodes: int, seconds: float, state: UntriedState) -> Untried:
+        own = Config.deployment("x9.large", nodes)
+        return Untried(config=own, state=state, text="", seconds=seconds, usd=Usd.of(nodes))
+
+    assert "x9.large" not in tried
+    slow, best = (expected(*each, UntriedState.PREDICTED) for each in ((1, 9e4), (4, 3e4)))
+    over = expected(8, 2e4, UntriedState.OVER_LIMIT)
+    own = replace(naive, plan=replace(naive.plan, config=slow.config), measured=False)
+    found = replace(run.train_findings, untried=(slow, best, over))
+    assert run.verdict is not None
+    assert run.findings is not None
+    made = replace(run, findings=replace(run.findings, train=found), verdict=replace(run.verdict, naive=(own,)))
+    rows = {row[0]: row for row in tradeoff(made).table.rows if "x9.large" in row[0]}
+    assert list(rows) == [str(best.config)]
+    assert rows[str(best.config)][-1] == "not tried: predicted"
+    assert best_expected(run.problem.goal, [over, best]) == best
+    assert best_expected(run.problem.goal, [over]) == over
+    assert best_expected(run.problem.goal, [replace(best, seconds=None)]) is None

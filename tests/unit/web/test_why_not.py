@@ -304,6 +304,7 @@ def test_caveats_of_a_server_are_those_of_its_text() -> None:
     saturated = replace(last, load=replace(last.load, saturated="the load generator sent 1 in 100 requests 20 ms late"))
     fell = replace(last, ending=Ending.MOVED, message="p99 of 75 ms at 300 requests/s, over the 50 ms allowed")
     run = shown(with_attempts(made, fell, saturated))
+    assert run.findings is not None
     run = replace(run, findings=replace(run.findings, serve=replace(run.serve_findings, untried=3)))
     doubt, failed, untried, note = caveats(run)
     assert doubt == "The true rate may be higher: the load generator sent 1 in 100 requests 20 ms late."
