@@ -28,7 +28,8 @@ def tradeoff(record: SearchRun) -> Picture:
         name="tradeoff",
         title="Time against cost",
         description="What the whole training takes on each measured deployment, and on the best that is predicted"
-        " of a type without a trial. No other measured deployment is both faster and cheaper than one on the front; at the knee, time x cost is least. Whiskers reach to the upper bound.",
+        " of a type without a trial. No other measured deployment is both faster and cheaper than one on the front; at"
+        " the knee, time x cost is least. Whiskers reach to the upper bound.",
         table=table,
         draw=partial(_svg, record, table),
     )

@@ -15,7 +15,7 @@ from mlcd.run.verdict import Naive, PlainInstance
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Load, TokenPoint
-from mlcd.units import ZERO, Usd
+from mlcd.units import ZERO, Usd, format_seconds
 
 Z95 = 1.96
 """Standard deviations on each side of the mean in a 95% interval."""
@@ -117,6 +117,18 @@ class Receipt:
         """The time that remained for the run until the deadline."""
         return None if self.cap_seconds is None else self.cap_seconds - self.sunk_seconds
 
+    def over_text(self, seconds: float, usd: Usd) -> str:
+        """`, over the $55.81 left`; "" if a training that takes this fits what remained for it."""
+        if self.is_dear(usd):
+            return f", over the {max(self.run_cap_usd or ZERO, ZERO)} left"
+        if self.run_cap_seconds is not None and seconds > self.run_cap_seconds:
+            return f", later than the {format_seconds(max(self.run_cap_seconds, 0.0))} left"
+        return ""
+
+    def is_dear(self, usd: Usd) -> bool:
+        """Whether it costs more than the budget that remained for the run."""
+        return self.run_cap_usd is not None and usd > self.run_cap_usd
+
 
 class RejectionReason(StrEnum):
     """The main reason why a configuration was not chosen."""
@@ -213,7 +225,7 @@ class Untried:
 
 
 def best_expected(goal: Goal, entries: Iterable[Untried]) -> Untried | None:
-    """The best by the goal of those that the model predicts; one over a limit only if all are. None if there is none."""
+    """The best by the goal of those that the model predicts; one over a limit only if all are. None if none is."""
 
     def order(each: Untried) -> tuple[bool, float, float, Usd]:
         seconds, usd = each.seconds or 0.0, each.usd or ZERO
