@@ -1,6 +1,8 @@
 """What the pages show, without a browser; and the parts that need no server."""
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import cast
 
@@ -11,7 +13,10 @@ from tests.ui_page import JOB
 import mlcd
 from mlcd.cli.main import run
 from mlcd.errors import BadInput
+from mlcd.report.decisions import decisions
+from mlcd.report.pictures import picture_among, pictures_of
 from mlcd.run.kind import Kind
+from mlcd.spec.template import template
 from mlcd.store.summary import RunFilter
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
@@ -191,3 +196,29 @@ def test_results_of_the_command_are_shown_also_where_nothing_was_finished(
     shown = pages.bench(cast(Request, None))
     assert "<b>3.00</b>" in shown
     assert "it counts with a ratio of 3" in shown
+
+
+def test_list_says_which_functions_most_epochs_ran_on(tmp_path: Path) -> None:
+    run = mlcd.serverless(template(kind="serverless"), home=tmp_path).record
+    records = Records(tmp_path)
+    (listed,) = records.list(RunFilter(), limit=10).runs
+    used = Counter(epoch.fleet.plain for epoch in run.epochs)
+    fleet, count = used.most_common(1)[0]
+    assert listed.best == f"{count} of {len(run.epochs)} epochs on {fleet}"
+    pages = Pages(records, benches=BenchesJson(results=()))
+    shown = pages.runs(Request({"type": "http", "query_string": b"", "headers": []}))
+    assert f">{len(run.epochs)} epochs</td>" in shown
+
+
+def test_epochs_are_stored_with_what_was_expected(tmp_path: Path) -> None:
+    run = mlcd.serverless(template(kind="serverless"), home=tmp_path).record
+    reasons = [step.reason for step in run.epoch_steps]
+    assert reasons[0].startswith("expected, as a guess, ")
+    assert "how many epochs are needed is not known yet" in reasons[0]
+    assert reasons[-1].endswith(", to the target")
+    rest = r"expected .* and \$.*; then about \d+ epochs? more, .* and \$.* on the same functions"
+    assert any(re.fullmatch(rest, each) for each in reasons)
+    assert f"({reasons[-1]})" in decisions(run)[-2].text
+    epochs = picture_among(pictures_of(run), "epochs", where="there is").draw(900.0)
+    assert f"passes over the samples: {len(run.epochs)} epochs or parts" in epochs
+    assert "more trials" not in picture_among(pictures_of(run), "money", where="there is").description
