@@ -222,3 +222,17 @@ def test_epochs_are_stored_with_what_was_expected(tmp_path: Path) -> None:
     epochs = picture_among(pictures_of(run), "epochs", where="there is").draw(900.0)
     assert f"passes over the samples: {len(run.epochs)} epochs or parts" in epochs
     assert "more trials" not in picture_among(pictures_of(run), "money", where="there is").description
+
+
+def test_message_of_a_dry_run_names_the_file_as_the_check_does(home: Path) -> None:
+    job = {**JOB, "resources": {"infra": "sim/aws", "instance_type": ["g5.xlrage"]}}
+    with pytest.raises(BadInput, match=r"^job\.yaml:\d+: resources\.instance_type"):
+        Processes(home=home, folder=home).dry_run(Kind.TRAIN, json.dumps(job))
+
+
+def test_dry_run_says_what_would_help_where_nothing_fits(home: Path) -> None:
+    job = {**JOB, "goal": {"minimize": "time", "budget": "0.01 USD"}}
+    found = Processes(home=home, folder=home).dry_run(Kind.TRAIN, json.dumps(job))
+    assert found["configurations_within_limits"] == 0
+    assert found["ways_out"]
+    assert "alone may need" in found["ways_out"][0]
