@@ -207,7 +207,7 @@ def test_list_says_which_functions_most_epochs_ran_on(tmp_path: Path) -> None:
     assert listed.best == f"{count} of {len(run.epochs)} epochs on {fleet}"
     pages = Pages(records, benches=BenchesJson(results=()))
     shown = pages.runs(Request({"type": "http", "query_string": b"", "headers": []}))
-    assert f">{len(run.epochs)} epochs</td>" in shown
+    assert f'>{len(run.epochs)}<br><span class="dim">epochs</span></td>' in shown
 
 
 def test_epochs_are_stored_with_what_was_expected(tmp_path: Path) -> None:
