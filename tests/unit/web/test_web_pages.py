@@ -8,15 +8,19 @@ from typing import cast
 
 import pytest
 from starlette.requests import Request
+from tests.hostile_runs import put, recorded
+from tests.report_kind_samples import serving_run
 from tests.ui_page import JOB
 
 import mlcd
 from mlcd.cli.main import run
 from mlcd.errors import BadInput
+from mlcd.findings import shown
 from mlcd.report.decisions import decisions
 from mlcd.report.pictures import picture_among, pictures_of
 from mlcd.run.kind import Kind
 from mlcd.spec.template import template
+from mlcd.store.store import Store
 from mlcd.store.summary import RunFilter
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
@@ -29,6 +33,7 @@ from mlcd.web.page_server import kept_token
 from mlcd.web.pages import Pages
 from mlcd.web.processes import Processes, is_free
 from mlcd.web.records import NoSuchRun, Records
+from mlcd.web.why_not import caveats
 
 
 @pytest.fixture(scope="module")
@@ -236,3 +241,20 @@ def test_dry_run_says_what_would_help_where_nothing_fits(home: Path) -> None:
     assert found["configurations_within_limits"] == 0
     assert found["ways_out"]
     assert "alone may need" in found["ways_out"][0]
+
+
+def test_first_screen_says_what_limits_the_answer_and_what_it_is_compared_with(tmp_path: Path) -> None:
+    mlcd.train(JOB, home=tmp_path)
+    mlcd.serverless(template(kind="serverless"), home=tmp_path)
+    server = serving_run()
+    with Store(tmp_path) as store:
+        put(store, recorded(server))
+    pages, records = Pages(Records(tmp_path), benches=BenchesJson(results=())), Records(tmp_path)
+    brief = {}
+    for each in records.list(RunFilter(), limit=10).runs:
+        request = Request({"type": "http", "path_params": {"run_id": each.run_id}, "query_string": b"", "headers": []})
+        brief[each.kind] = pages.run(request).partition('data-part="brief"')[2].partition("</section>")[0]
+    assert "<b>What did the search save?</b> Compared with " in brief["train"]
+    assert "<b>Is a plain instance better?</b> " in brief["serverless"]
+    (note,) = caveats(shown(server))
+    assert f"<b>What limits it?</b> {note}" in brief["serve"]
