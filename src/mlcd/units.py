@@ -308,6 +308,11 @@ def speed_text(samples_per_second: float) -> str:
     return f"{round(samples_per_second, digits):,.{max(0, digits)}f}"
 
 
+def chance_text(chance: float) -> str:
+    """`64%`, `>99%`, `<1%`: an expected probability, which is never certain."""
+    return ">99%" if chance >= 0.995 else "<1%" if chance < 0.005 else f"{chance:.0%}"
+
+
 def percent_text(fraction: float) -> str:
     """`12%`, `3.4%`, `under 0.1%`: the size of a difference, without its sign."""
     size = abs(fraction) * 100

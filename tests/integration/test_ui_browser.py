@@ -348,8 +348,24 @@ def test_new_run_is_checked_as_it_is_typed_and_started(page: Any, server: PageSe
     page.get_by_label("Job file").fill(json.dumps({**JOB, "name": "typed", "resources": {"infra": "aws"}}))
     page.wait_for_function("() => document.querySelector('#said').textContent.includes('charges real money')")
     assert page.locator("#start").is_disabled()
+    misspelt = "name: typed\nresources: {infra: sim/aws, instance_type: [g5.xlrage]}\nnum_nodes: 1..4\n"
+    misspelt += "job: {model: resnet152, samples: 50000, epochs: 9, batch: 512}\n"
+    misspelt += "goal: {minimize: time, budget: BUDGET}\n"
+    page.get_by_label("Job file").fill(misspelt.replace("BUDGET", "9 USD"))
+    page.wait_for_function("() => document.querySelector('#said').textContent.includes('under way')")
+    assert "good" not in (said.get_attribute("class") or "")
+    page.wait_for_selector("#said.bad")
+    assert said.inner_text().startswith("job.yaml:2: resources.instance_type")
+    assert page.locator("#numbers .bad").inner_text().strip() == "2"
+    assert page.locator("#start").is_disabled()
+    page.get_by_label("Job file").fill(misspelt.replace("xlrage", "xlarge").replace("BUDGET", "0.01 USD"))
+    page.wait_for_selector("#said.amber")
+    assert re.fullmatch(r"Nothing fits: one trial of 1 x g5.xlarge alone may need .*\.", said.inner_text())
+    assert page.locator("#start").is_disabled()
     page.get_by_label("Job file").fill(json.dumps({**JOB, "name": "typed"}))
     page.wait_for_function("() => document.querySelector('#said').textContent.includes('typed on sim/aws')")
+    assert page.locator("#start").is_disabled()
+    page.wait_for_selector("#said.good")
     page.wait_for_selector("#expected dl")
     assert "the search takes" in page.locator("#expected").inner_text()
     shot(page, "new")

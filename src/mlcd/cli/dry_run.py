@@ -180,6 +180,7 @@ def _json(prepared: Prepared[Problem], look: FirstLook) -> dict[str, object]:
         "notes": list(prepared.notes),
         "configurations": len(problem.space),
         "configurations_within_limits": look.allowed,
+        "ways_out": [way.text for way in look.relaxations],
         "trial_planned_usd": [low.dollars, high.dollars],
         "trial_worst_usd": [worst_low.dollars, worst_high.dollars],
         "trial_worst_seconds": list(_worst_seconds(problem)),

@@ -40,11 +40,13 @@ class EpochDecider:
 
     compare  predicts what the same training would take on plain instances, for the verdict
     prior    what earlier runs showed: for the limits that would have sufficed where nothing fits
+    explains  whether each epoch is stored with what is expected of it and of the rest, which takes one more fit
     """
 
     scheduler: Scheduler
     compare: Callable[[tuple[Epoch, ...]], Sequence[PlainInstance]] = no_comparison
     prior: EpochPrior = PRIOR
+    explains: bool = False
 
     def next(self, run: EpochRun, elapsed_seconds: float) -> Decision:
         """See Decider."""
@@ -59,7 +61,11 @@ class EpochDecider:
         answer = _authorised(ledger, fleet)
         if isinstance(answer, Refusal):
             return self._end_before_target(run, ledger, f"an epoch of {fleet} was refused: {answer.reason}")
-        return Start(requests=(Request(role=Role.EPOCH, authorisation=answer),))
+        reason = ""
+        if self.explains:
+            forecast = EpochForecast.of(run.problem, ledger.epochs, remaining, self.prior, least_share=LEAST_SHARE)
+            reason = forecast.expected_text(run.problem, ledger.epochs, fleet)
+        return Start(requests=(Request(role=Role.EPOCH, authorisation=answer, reason=reason),))
 
     def money(self, run: EpochRun, elapsed_seconds: float) -> Money:
         """See Decider; nothing is reserved."""

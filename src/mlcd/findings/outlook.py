@@ -52,7 +52,7 @@ def untried(run: SearchRun, remaining: Problem, paid: Receipt, *, guarded: bool)
         elif row in ruled_out:
             state, text = UntriedState.RULED_OUT, ruled_out[row]
         elif seconds is not None and usd is not None:
-            over = _over(paid, seconds, usd)
+            over = paid.over_text(seconds, usd)
             state = UntriedState.OVER_LIMIT if over else UntriedState.PREDICTED
             text = f"not tried; the model expects {expected}{over}"
         else:
@@ -96,15 +96,6 @@ def kept_text(problem: Problem, reserve: Plan | None, amount: Callable[[Plan], s
     """` besides $42.70 kept to train on 9 x g4dn.xlarge`; "" while nothing is kept."""
     use = "train on" if problem.verify_seconds is None else "verify"
     return "" if reserve is None else f" besides {amount(reserve)} kept to {use} {reserve.config}"
-
-
-def _over(paid: Receipt, seconds: float, usd: Usd) -> str:
-    """`, over the $55.81 left`; "" if what is predicted fits what is left for the run."""
-    if paid.run_cap_usd is not None and usd > paid.run_cap_usd:
-        return f", over the {max(paid.run_cap_usd, Usd(0))} left"
-    if paid.run_cap_seconds is not None and seconds > paid.run_cap_seconds:
-        return f", later than the {format_seconds(max(paid.run_cap_seconds, 0.0))} left"
-    return ""
 
 
 def skipped_texts(ledger: Ledger, refused: NDArray[np.bool_]) -> tuple[str, ...]:

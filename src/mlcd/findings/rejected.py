@@ -6,7 +6,7 @@ from mlcd.findings.outlook import kept_text
 from mlcd.goal import Objective
 from mlcd.ledger import Ledger
 from mlcd.problem import Problem
-from mlcd.run.findings import Receipt, RejectedConfig, RejectionReason, Untried
+from mlcd.run.findings import Receipt, RejectedConfig, RejectionReason, Untried, UntriedState, best_expected
 from mlcd.run.run import SearchRun
 from mlcd.run.step import Step
 from mlcd.space import Config
@@ -206,16 +206,12 @@ def _unworthy(run: SearchRun, problem: Problem, configs: list[Config], known: Se
     """`: no further trial is expected to pay for itself; the model expects 2 h and $5 at best`: what is known of it."""
     why = f": {run.stopped}" if run.stopped and run.status.is_final else ""
     among = set(configs)
-    found = [
-        (problem.goal.value(each.seconds, each.usd.dollars), each.seconds, each.usd, each.config)
-        for each in known
-        if each.config in among and each.seconds is not None and each.usd is not None
-    ]
-    if not found:
+    best = best_expected(problem.goal, (each for each in known if each.config in among))
+    if best is None or best.seconds is None:
         return why
-    _, seconds, usd, config = min(found, key=lambda each: each[:3])
-    where = "" if len(configs) == 1 else f", on {config}"
-    return f"{why}; the model expects {format_seconds(seconds)} and {usd} at best{where}"
+    where = "" if len(configs) == 1 else f", on {best.config}"
+    over = " over a limit" if best.state is UntriedState.OVER_LIMIT else ""
+    return f"{why}; the model expects {format_seconds(best.seconds)} and {best.usd} at best{over}{where}"
 
 
 def _least(ledger: Ledger, configs: list[Config]) -> tuple[Usd, float]:

@@ -118,7 +118,7 @@ def _prepared(
         kind=Kind.SERVERLESS,
         name=spec.name,
         problem=problem,
-        decider=EpochDecider(scheduler=chosen, compare=_compared, prior=prior or PRIOR),
+        decider=EpochDecider(scheduler=chosen, compare=_compared, prior=prior or PRIOR, explains=True),
         connect=connect,
         cloud=spec.resources.infra,
         simulated=laws is not None,

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, cast
 
-from mlcd.report.step_words import outcome_text, place_text
+from mlcd.report.step_words import miss_text, outcome_text, place_text
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.wording import plural, sentence, watch_text
 from mlcd.report.worth import worth
@@ -101,7 +101,7 @@ def _worths(run: SearchRun) -> dict[int, str]:
 
 def _of_step(run: AnyRun, step: Step, worth_text: str) -> DecisionLine:
     where, reason = place_text(step), f" ({step.reason})" if step.reason else ""
-    came = outcome_text(run, step)
+    came = ", ".join(filter(None, (outcome_text(run, step), miss_text(run, step))))
     paid = "" if step.outcome is None else f", for {format_seconds(step.outcome.seconds)} and {step.outcome.usd}"
     if step.role is Role.TRIAL:
         verb = "Trying" if step.outcome is None else "Tried"

@@ -61,9 +61,10 @@ def html_report(record: SearchRun, *, whole: bool = True) -> str:
 
 
 def train_tables(record: SearchRun) -> list[Table]:
-    """The tables of the page: the receipt, why the others were rejected, every trial, what the nodes' metrics were."""
+    """The tables of the page: receipt, what the search saved, why the others were rejected, trials, nodes' metrics."""
     paid = record.train_findings.receipt if record.trials or record.choice else None
-    return [*([_receipt_table(record, paid)] if paid else []), *_later_tables(record)]
+    savings = [_savings(record, paid)] if paid and paid.savings else []
+    return [*([_receipt_table(record, paid)] if paid else []), *savings, *_later_tables(record)]
 
 
 def _later_tables(record: SearchRun) -> list[Table]:

@@ -13,14 +13,14 @@ from mlcd.report.step_words import outcome_text
 from mlcd.report.svg import Drawing
 from mlcd.report.thinning import MOST_MARKS, drawn_text, thinned
 from mlcd.report.wording import shortened, speed_text
-from mlcd.run.findings import Untried, UntriedState
+from mlcd.run.findings import Receipt, RejectionReason, Untried, UntriedState
 from mlcd.run.grid import column_knob, map_configs, row_key
 from mlcd.run.kind import Kind
 from mlcd.run.run import AnyRun, EpochRun, SearchRun
 from mlcd.space import MARKET, Config
 from mlcd.trial.epoch import Epoch, FailedEpoch
 from mlcd.trial.trial import Measurement
-from mlcd.units import format_seconds
+from mlcd.units import Usd, format_seconds
 
 _MOST_ROWS, _MOST_COLUMNS, _MOST_NARROW = 16, 24, 9
 _CELL = 30.0
@@ -31,6 +31,7 @@ class _State(StrEnum):
 
     CHOSEN = "chosen"
     MEASURED = "measured"
+    MEASURED_OVER = "measured over a limit"
     FAILED = "failed"
     RUNNING = "running"
     PREDICTED = "predicted"
@@ -99,15 +100,24 @@ def _picture(record: AnyRun, cells: Sequence[_Cell], axis: _Axis) -> Picture:
     return Picture(
         name="map",
         title="The map",
-        description="A cell for each configuration: what was measured there, predicted, refused because its trial did"
-        " not fit what was left, ruled out, or not tried. Point at a cell, or open the table, for the reason.",
+        description=f"A cell for each {axis.noun}: {_named(cells, has_amounts=record.kind is Kind.TRAIN)}. Point at a"
+        " cell, or open the table, for the reason.",
         table=table,
         draw=partial(_svg, record, kept, axis, table),
     )
 
 
+def _named(cells: Sequence[_Cell], *, has_amounts: bool) -> str:
+    """The states that there are, as the legend names them."""
+    names = [str(state).replace(": ", " because it ") for state in _State if any(c.state is state for c in cells)]
+    shown = f"{', '.join(names[:-1])} or {names[-1]}" if len(names) > 1 else "".join(names)
+    over = has_amounts and any(cell.state in _OVER and cell.short for cell in cells)
+    return f"{shown}. A cell over a limit has what breaks it: time or money" if over else shown
+
+
+_OVER = (_State.OVER_LIMIT, _State.MEASURED_OVER)
 _FORESEEN = (_State.PREDICTED, _State.OVER_LIMIT)
-_IMPORTANT = (_State.CHOSEN, _State.MEASURED, _State.FAILED, _State.RUNNING)
+_IMPORTANT = (_State.CHOSEN, _State.MEASURED, _State.MEASURED_OVER, _State.FAILED, _State.RUNNING)
 
 
 def _count(record: AnyRun) -> int:
@@ -124,6 +134,8 @@ def _search_cells(record: SearchRun, across: str) -> list[_Cell]:
     untried = {each.config: each for each in (train.untried if train else serve.untried_configs if serve else ())}
     rejected = train.rejected if train else serve.rejected if serve else ()
     why = {entry.config: entry.text for entry in rejected if entry.config is not None}
+    barred = {entry.config for entry in rejected if entry.reason in _BARRED}
+    paid = train.receipt if train else None
     plans = {plan.config: plan for plan in train.ranked} if train else {}
     last = {step.config: step for step in record.trials}
     running = {step.config for step in record.in_flight}
@@ -148,10 +160,14 @@ def _search_cells(record: SearchRun, across: str) -> list[_Cell]:
             each = untried.get(config, Untried(config=config, state=UntriedState.NOT_TRIED, text="not tried"))
             state, reason = _OF_UNTRIED[each.state], each.text
             if each.seconds is not None and each.usd is not None and state in _FORESEEN:
-                short = _usd(each.usd.dollars) if is_cost else _brief(each.seconds)
+                short = _amount(paid, each.seconds, each.usd, is_cost=is_cost)
         if plan is not None:
-            short = _usd(plan.usd.dollars) if is_cost else _brief(plan.seconds)
-            result = f"{result}: {format_seconds(plan.seconds)} and {plan.usd} for the whole training"
+            over = paid.over_text(plan.seconds, plan.usd) if paid else ""
+            short = _amount(paid, plan.seconds, plan.usd, is_cost=is_cost)
+            result = f"{result}: {format_seconds(plan.seconds)} and {plan.usd} for the whole training{over}"
+            state = _State.MEASURED_OVER if over else state
+        if state is _State.MEASURED and config in barred:
+            state = _State.MEASURED_OVER
         if config in running:
             state, reason = _State.RUNNING, "its trial runs now" if step is None else "runs now"
         if config == chosen:
@@ -168,6 +184,17 @@ def _search_cells(record: SearchRun, across: str) -> list[_Cell]:
             )
         )
     return cells
+
+
+_BARRED = (RejectionReason.BREAKS_SLO, RejectionReason.BELOW_RATE, RejectionReason.NOT_VERIFIED)
+"""Why a load-tested configuration is not within the limits; for a training, its time and money say so."""
+
+
+def _amount(paid: Receipt | None, seconds: float, usd: Usd, *, is_cost: bool) -> str:
+    """What is minimised, or what breaks a limit."""
+    if paid is not None and paid.over_text(seconds, usd):
+        is_cost = paid.is_dear(usd)
+    return _usd(usd.dollars) if is_cost else _brief(seconds)
 
 
 def _chosen(record: SearchRun) -> Config | None:
@@ -319,6 +346,7 @@ def _svg(record: AnyRun, cells: Sequence[_Cell], axis: _Axis, table: PictureTabl
 _LOOKS: Mapping[_State, tuple[str, int | str]] = {
     _State.CHOSEN: ("ring", "box"),
     _State.MEASURED: ("c-s0", "box"),
+    _State.MEASURED_OVER: ("measured-over", "box"),
     _State.FAILED: ("x-other", "cross"),
     _State.RUNNING: ("open", "box"),
     _State.PREDICTED: ("foreseen", "box"),
@@ -335,6 +363,7 @@ def _cell(drawing: Drawing, box: Box, cell: _Cell, title: str) -> None:
     css = {
         _State.CHOSEN: "c-s0",
         _State.MEASURED: "c-s0",
+        _State.MEASURED_OVER: "measured-over",
         _State.RUNNING: "open",
         _State.PREDICTED: "foreseen",
         _State.OVER_LIMIT: "over-limit",

@@ -28,6 +28,12 @@ _NAMES = {
     Kind.SERVERLESS: ("spent on epochs", ""),
 }
 
+_SEARCH = (
+    "What was spent, and what was reserved so that the run could still be finished: both together never pass the limit."
+    " What is between them and the limit is free for more trials."
+)
+_EPOCHS = "What the epochs cost: it never passes the limit. What is between them is left for more epochs."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Point:
@@ -49,8 +55,7 @@ def money(record: AnyRun) -> Picture:
     return Picture(
         name="money",
         title="The money",
-        description="What was spent, and what was reserved so that the run could still be finished: both together never"
-        " pass the limit. What is between them and the limit is free for more trials.",
+        description=_EPOCHS if record.kind is Kind.SERVERLESS else _SEARCH,
         table=table,
         draw=partial(_svg, record, drawn, table),
     )

@@ -83,7 +83,8 @@ _RULES = (
     " .open{fill:{paper};stroke:{ink};stroke-width:1.4;stroke-dasharray:4 3}",
     " .blank{fill:{ground};stroke:{grid};stroke-width:1}",
     " .hatch{stroke:{muted};stroke-width:1;fill:none}",
-    " .over-limit{fill:{bad};fill-opacity:.09;stroke:{bad};stroke-width:1;stroke-dasharray:2 2}",
+    " .over-limit{fill:{bad};fill-opacity:.16;stroke:{bad};stroke-width:1.4;stroke-dasharray:6 3}",
+    " .measured-over{fill:{bad};fill-opacity:.16;stroke:{bad};stroke-width:1.6}",
     " .foreseen{fill:{paper};stroke:{muted};stroke-width:1;stroke-dasharray:2 2}",
     " .dash{stroke-dasharray:7 4}",
     *(

@@ -96,7 +96,11 @@ def _svg(record: EpochRun, drawn: Sequence[_Done], table: PictureTable, width: f
     ]
     top = legend(drawing, items, width) + 24
     middle = top + (height - top) * (0.28 if is_narrow else 0.40)
-    _fleets(drawing, drawn, table, Box(44 if is_narrow else 58, top, width - (52 if is_narrow else 70), middle - 12))
+    count = len(record.epochs)
+    across = "passes over the samples" + (f": {count} epochs or parts" if drawn[-1].ends < count - 1e-9 else "")
+    _fleets(
+        drawing, drawn, table, across, Box(44 if is_narrow else 58, top, width - (52 if is_narrow else 70), middle - 12)
+    )
     y = middle + _GAP
     if is_narrow:
         part = (height - y) / 2
@@ -110,14 +114,14 @@ def _svg(record: EpochRun, drawn: Sequence[_Done], table: PictureTable, width: f
     return drawing.render()
 
 
-def _fleets(drawing: Drawing, drawn: Sequence[_Done], table: PictureTable, plot: Box) -> None:
+def _fleets(drawing: Drawing, drawn: Sequence[_Done], table: PictureTable, name: str, plot: Box) -> None:
     most = max(done.epoch.fleet.functions for done in drawn)
     up = Scale(low=0.0, high=most * 1.1, start=plot.bottom, end=plot.top)
     across = Scale(low=0.0, high=drawn[-1].ends, start=plot.left, end=plot.right)
     axes(
         drawing,
         plot,
-        across=(across, number_ticks(across, 8), "epochs"),
+        across=(across, number_ticks(across, 8), name),
         up=(up, _whole(number_ticks(up, 4)), "functions"),
     )
     sizes = [float(done.epoch.fleet.memory_mb) for done in drawn]
@@ -173,4 +177,4 @@ def _say(record: EpochRun) -> str:
     first, last = record.epochs[0], record.epochs[-1]
     fleets = f"from {first.fleet} to {last.fleet}"
     passes = sum(epoch.fleet.share for epoch in record.epochs)
-    return f"{passes:.3g} epochs, {fleets}; the loss fell from {first.loss:.4g} to {last.loss:.4g}."
+    return f"{passes:.3g} passes over the samples, {fleets}; the loss fell from {first.loss:.4g} to {last.loss:.4g}."

@@ -6,8 +6,8 @@ from mlcd.report.origin import ON_THIS_MACHINE, served_here_text
 from mlcd.report.receipt_lines import receipt_rows, serving_lines
 from mlcd.report.text import Item, Line, Rows, Style, paragraphs, rendered, texts
 from mlcd.report.thinning import MOST_LINES, ends, left_out_text
-from mlcd.report.wording import plural, speed_text
-from mlcd.run.attempt import Ending
+from mlcd.report.wording import plural, sentence, speed_text
+from mlcd.run.attempt import Attempt, Ending
 from mlcd.run.findings import Change, DayPlan, RejectedConfig, ServingChoice
 from mlcd.run.header import CHAT
 from mlcd.run.run import SearchRun
@@ -94,15 +94,52 @@ def _measured(record: SearchRun, choice: ServingChoice) -> list[Item]:
     how = f"in its load test {format_how(record, choice)}"
     if choice.verified_seconds is not None:
         seconds = format_seconds(choice.verified_seconds)
-        again = any(a.config == choice.config for a in record.earlier if a.ending is Ending.MOVED)
         how = f"verified under load for {seconds}: {load.requests:,} requests, {load.errors:,} errors"
-        how += "; a verification at a higher rate failed before" if again else ""
-        free = 1 - choice.requests_per_second / choice.measured_requests_per_second
-        if record.problem.goal.rate is None and free > 0:
-            held = speed_text(choice.measured_requests_per_second)
-            rows[0][1] += f"   ({free:.0%} of the measured {held} is kept as headroom)"
-    doubt = [Line(f"  The true rate may be higher: {load.saturated}.")] if load.saturated else []
+        how += f"; {_FAILED_BEFORE}" if _failed_before(record) is not None else ""
+        if kept := headroom_text(record):
+            rows[0][1] += f"   ({kept})"
+    doubt = [Line(f"  {text}") for text in _doubt(choice)]
     return [Rows(rows=rows, align="<<", indent=2, has_heads=False), Line(f"  {how}"), *doubt]
+
+
+_FAILED_BEFORE = "a verification at a higher rate failed before"
+
+
+def headroom_text(record: SearchRun) -> str:
+    """How much of the rate that was measured is not promised; "" if none, or if a rate was asked for."""
+    choice = record.serve_findings.choice
+    if choice is None or choice.verified_seconds is None or record.problem.goal.rate is not None:
+        return ""
+    free = 1 - choice.requests_per_second / choice.measured_requests_per_second
+    held = speed_text(choice.measured_requests_per_second)
+    return f"{free:.0%} of the measured {held} is kept as headroom" if free > 0 else ""
+
+
+def caveats(record: SearchRun) -> tuple[str, ...]:
+    """What limits the answer, besides its headroom, in sentences: for a page, where the text says it between rows."""
+    choice = record.serve_findings.choice
+    told = [] if choice is None else _doubt(choice)
+    if choice is not None and choice.verified_seconds is None:
+        told.append("It was not verified.")
+    elif (failed := _failed_before(record)) is not None:
+        told.append(f"{sentence(_FAILED_BEFORE)}{f': {failed.message}' if failed.message else ''}.")
+    return (*told, *_untried(record), *map(sentence, record.serving.notes if record.serving else ()))
+
+
+def _doubt(choice: ServingChoice) -> list[str]:
+    return [f"The true rate may be higher: {choice.load.saturated}."] if choice.load.saturated else []
+
+
+def _failed_before(record: SearchRun) -> Attempt | None:
+    """The last verification of the choice that failed; None if none did."""
+    choice = record.serve_findings.choice
+    moved = [each for each in record.earlier if each.ending is Ending.MOVED]
+    return next((each for each in reversed(moved) if choice is not None and each.config == choice.config), None)
+
+
+def _untried(record: SearchRun) -> list[str]:
+    rest = record.serve_findings.untried
+    return [f"{rest:,} of {len(record.problem.space):,} configurations were not tried."] if rest else []
 
 
 def is_chat(record: SearchRun) -> bool:
@@ -255,9 +292,7 @@ def _others(record: SearchRun) -> list[Item]:
             items.append(Line(f"  {text}", is_wrapped=True))
     if found:
         items.append(Line(f"  {price_basis(record)}", is_wrapped=True))
-    rest = record.serve_findings.untried
-    if rest:
-        items.append(Line(f"{rest:,} of {len(record.problem.space):,} configurations were not tried."))
+    items += [Line(text) for text in _untried(record)]
     return items
 
 

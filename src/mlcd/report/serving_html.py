@@ -5,7 +5,8 @@ from mlcd.report.origin import origin
 from mlcd.report.page import Cell, Page, Table, plain_table, render
 from mlcd.report.pictures import pictures_of
 from mlcd.report.receipt_lines import receipt_table, serving_lines
-from mlcd.report.serving import goal_text, headline, price_basis
+from mlcd.report.serving import caveats, goal_text, headline, price_basis
+from mlcd.report.step_words import miss_text
 from mlcd.report.thinning import MOST_ROWS, ends, left_out_text
 from mlcd.report.wording import speed_text
 from mlcd.run.run import SearchRun
@@ -18,6 +19,8 @@ def serving_html(record: SearchRun, *, whole: bool = True) -> str:
     """The page, or what is inside it (see `render`): no script, nothing loaded from elsewhere, every value escaped."""
     choice, lines = record.serve_findings.choice, headline(record)
     word, meaning = origin(record)
+    leads = [" ".join(line.split()) for line in lines[2:]]
+    leads += [text for text in caveats(record) if text not in leads] if record.status.is_final else []
     page = Page(
         name=record.problem.name,
         run_id=record.run_id,
@@ -27,7 +30,7 @@ def serving_html(record: SearchRun, *, whole: bool = True) -> str:
         footer=f"mlcd {record.version}",
         origin_word=word,
         origin_text=meaning,
-        leads=[" ".join(line.split()) for line in lines[2:]],
+        leads=leads,
     )
     return render(
         "tables.html.j2",
@@ -48,7 +51,7 @@ def serving_tables(record: SearchRun) -> list[Table]:
 
 def _trials(record: SearchRun) -> Table:
     heads = ">#|configuration|>requests/s|>p50|>p95|>p99|>errors|>time|>money|why it was tried"
-    rows = [_trial(row) for row in ends(record.trials, MOST_ROWS)]
+    rows = [_trial(record, row) for row in ends(record.trials, MOST_ROWS)]
     return plain_table("Load tests", heads, rows, after=_left_out(record, len(record.trials), "load tests"))
 
 
@@ -57,9 +60,11 @@ def _left_out(record: SearchRun, count: int, noun: str) -> list[str]:
     return [text] if text else []
 
 
-def _trial(row: Step) -> list[str | Cell]:
+def _trial(record: SearchRun, row: Step) -> list[str | Cell]:
     trial = row.trial
-    first, last = [str(row.number), str(trial.config)], [format_seconds(trial.seconds), str(trial.usd), row.reason]
+    miss = miss_text(record, row)
+    reason = "; ".join(filter(None, (row.reason, f"measured: {miss}" if miss else "")))
+    first, last = [str(row.number), str(trial.config)], [format_seconds(trial.seconds), str(trial.usd), reason]
     if isinstance(trial, Failure):
         return [*first, Cell.of(f"{trial.kind}: {trial.message}", "what"), "-", "-", "-", "-", *last]
     load = trial.load

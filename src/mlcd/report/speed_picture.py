@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from mlcd.report.frame import (
     Plane,
@@ -17,7 +17,7 @@ from mlcd.report.frame import (
     origin_mark,
     series,
 )
-from mlcd.report.labels import Box, Label, place
+from mlcd.report.labels import Box, Label, place, text_width
 from mlcd.report.picture import Picture, PictureTable, table_of
 from mlcd.report.svg import Drawing
 from mlcd.report.thinning import MOST_LABELS, drawn_text, thinned
@@ -166,19 +166,50 @@ def _draw_bands(
 
     Of more than _MOST_BANDS, only the first is an area; the others are lines through what is expected.
     """
-
-    def height(speed: float) -> float:
-        return min(max(plane.up(shown.of_speed(speed)), plane.plot.top), plane.plot.bottom)
-
+    cut: list[tuple[float, float]] = []
     for at, (name, band) in enumerate(bands.items()):
         nodes = sorted(band)
         if at and len(bands) > _MOST_BANDS:
             for points in _within(plane, [(n, shown.of_speed(math.sqrt(math.prod(band[n])))) for n in nodes]):
                 drawing.line(points, f"w-{looks[name].css} dash")
             continue
-        lower = [(plane.across(count), height(band[count][0])) for count in nodes]
-        upper = [(plane.across(count), height(band[count][1])) for count in nodes]
+        edges = [
+            [(plane.across(count), plane.up(shown.of_speed(band[count][end]))) for count in nodes] for end in (0, 1)
+        ]
+        lower, upper = (_cut(edge, plane.plot) for edge in edges)
         drawing.area([*lower, *reversed(upper)], f"b-{looks[name].css}")
+        cut += [
+            (max(map(shown.of_speed, band[count])), plane.across(count))
+            for at_node, count in enumerate(nodes)
+            if min(edge[at_node][1] for edge in edges) < plane.plot.top - 1
+        ]
+    _name_cut(drawing, cut, shown, plane)
+
+
+def _cut(edge: Sequence[tuple[float, float]], plot: Box) -> list[tuple[float, float]]:
+    """The points of an edge with those where it leaves the plot; what is outside is moved to the plot's edge."""
+    points = [*edge[:1]]
+    for (x, y), (next_x, next_y) in pairwise(edge):
+        crossed = [(end - y) / (next_y - y) for end in (plot.top, plot.bottom) if (y - end) * (next_y - end) < 0]
+        points += [(x + (next_x - x) * share, y + (next_y - y) * share) for share in sorted(crossed)]
+        points.append((next_x, next_y))
+    return [(x, min(max(y, plot.top), plot.bottom)) for x, y in points]
+
+
+def _name_cut(drawing: Drawing, cut: Sequence[tuple[float, float]], shown: Yardstick, plane: Plane) -> None:
+    """How far bands go on above the plot, if they do: a flat edge would look like their own.
+
+    cut  the upper end of each interval that is cut, and where it is
+    """
+    if not cut:
+        return
+    highest, at = max(cut)
+    text = f"goes on to {f'{shown.text(highest)} {shown.unit}'.strip()}"
+    half = text_width(text, 10) / 2
+    left, right = min(x for _, x in cut), max(x for _, x in cut)
+    drawing.line([(left, plane.plot.top), (right, plane.plot.top)], "walk")
+    x = min(max(at, plane.plot.left + half + 60), plane.plot.right - half)
+    drawing.text(x, plane.plot.top - 4, text, "muted", anchor="middle", size=10)
 
 
 def _within(plane: Plane, values: Sequence[tuple[int, float]]) -> Iterator[list[tuple[float, float]]]:

@@ -3,10 +3,11 @@
 from mlcd.report.wording import restart_text, speed_text
 from mlcd.report.yardstick import yardstick
 from mlcd.run.attempt import Attempt, Ending
+from mlcd.run.findings import RejectionReason
 from mlcd.run.run import AnyRun
 from mlcd.run.step import Role, Step
 from mlcd.trial.epoch import Epoch, FailedEpoch
-from mlcd.trial.trial import Failure
+from mlcd.trial.trial import Failure, Measurement
 
 _ENDINGS = {
     Ending.DONE: "done",
@@ -15,6 +16,9 @@ _ENDINGS = {
     Ending.OVERRAN: "not ended within its time",
     Ending.CONTINUED: "continues on the same nodes",
 }
+
+
+_MISSED = (RejectionReason.BREAKS_SLO, RejectionReason.BELOW_RATE)
 
 
 def role_text(step: Step) -> str:
@@ -27,6 +31,19 @@ def role_text(step: Step) -> str:
 def place_text(step: Step) -> str:
     """Where it runs: a configuration, or the functions of an epoch."""
     return str(step.authorisation.choice)
+
+
+def miss_text(record: AnyRun, step: Step) -> str:
+    """The limit that a load test was measured to break, `p99 1.66 s over the limit`; "" if it broke none."""
+    found = record.findings.serve if record.findings else None
+    if found is None or step.role is not Role.TRIAL or not isinstance(step.outcome, Measurement):
+        return ""
+    broken = [each for each in found.rejected if each.config == step.config and each.reason in _MISSED]
+    return next((each.text.removesuffix(f" at {_rate(step.outcome)}/s") for each in broken), "")
+
+
+def _rate(measured: Measurement) -> str:
+    return speed_text(measured.samples_per_second)
 
 
 def outcome_text(record: AnyRun, step: Step) -> str:
@@ -45,6 +62,6 @@ def outcome_text(record: AnyRun, step: Step) -> str:
             words = "failed" if is_unmet else _ENDINGS.get(attempt.ending) or restart_text(attempt)
             return f"{words}: {attempt.message}" if attempt.message else words
         case measured if measured.load is not None:
-            return f"{speed_text(measured.samples_per_second)} requests/s"
+            return f"{_rate(measured)} requests/s"
         case measured:
             return yardstick(record).result(measured)

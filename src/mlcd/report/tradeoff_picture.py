@@ -10,10 +10,14 @@ from mlcd.report.svg import Drawing
 from mlcd.report.thinning import MOST_LABELS, MOST_MARKS, drawn_text, listed, thinned
 from mlcd.report.ticks import Scale, fitted_scale, money_ticks, time_ticks
 from mlcd.report.wording import plural
+from mlcd.run.findings import Untried, best_expected
 from mlcd.run.run import SearchRun
+from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.units import Usd, format_seconds
 
+MOST_TYPES = 8
+"""Types without a trial whose best is drawn."""
 _FAR_LIMIT_FACTOR = 4.0  # a limit this many times beyond all deployments is named but not drawn
 
 
@@ -23,8 +27,9 @@ def tradeoff(record: SearchRun) -> Picture:
     return Picture(
         name="tradeoff",
         title="Time against cost",
-        description="What the whole training takes on each measured deployment. No other deployment is both faster and"
-        " cheaper than one on the front; at the knee, time x cost is least. Whiskers reach to the upper bound.",
+        description="What the whole training takes on each measured deployment, and on the best that is predicted"
+        " of a type without a trial. No other measured deployment is both faster and cheaper than one on the front; at"
+        " the knee, time x cost is least. Whiskers reach to the upper bound.",
         table=table,
         draw=partial(_svg, record, table),
     )
@@ -41,12 +46,30 @@ def _plans(record: SearchRun) -> tuple[Plan, ...]:
 
 
 def _untried(record: SearchRun) -> tuple[Plan, ...]:
-    """What was only predicted: naive choices, and a choice without a trial."""
+    """What was only predicted: the best of each type without a trial, naive choices, and a choice without a trial."""
     measured = {plan.config for plan in record.train_findings.measured}
-    plans = {n.plan.config: n.plan for n in record.naive if n.plan.config not in record.history.tried}
+    tried = record.history.tried
+    plans = _best_of_types(record, {config.instance for config in tried})
+    of_types = {config.instance for config in plans}
+    naive = [n.plan for n in record.naive if n.plan.config not in tried and n.plan.config.instance not in of_types]
+    plans |= {plan.config: plan for plan in naive}
     if record.choice and record.choice.config not in measured:
         plans.setdefault(record.choice.config, record.choice)
     return tuple(plans.values())
+
+
+def _best_of_types(record: SearchRun, tried: set[str]) -> dict[Config, Plan]:
+    """Of each of a few types without a trial, the best that the model expects: the one that the reasons name."""
+    types: dict[str, list[Untried]] = {}
+    for each in record.train_findings.untried:
+        if each.config.instance not in tried:
+            types.setdefault(each.config.instance, []).append(each)
+    best = [best_expected(record.problem.goal, entries) for entries in types.values()]
+    return {
+        b.config: Plan(config=b.config, seconds=b.seconds, usd=b.usd, worst_seconds=b.seconds, worst_usd=b.usd)
+        for b in best[:MOST_TYPES]
+        if b is not None and b.seconds is not None and b.usd is not None
+    }
 
 
 def _knee(record: SearchRun) -> Plan | None:

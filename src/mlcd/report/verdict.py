@@ -273,13 +273,27 @@ def _saving(record: SearchRun, saving: Saving) -> list[str]:
     if known:
         low, high = known.seconds
         spread = [f"      95%: {format_seconds(low)} .. {format_seconds(high)}, {known.usd[0]} .. {known.usd[1]}"]
-    label = saving.naive.label if saving.naive.measured else f"{saving.naive.label}, predicted"
-    warning = f"; it {saving.warning}" if saving.warning else ""
     return [
-        f"  {plan.config} ({label}): {about}{format_seconds(plan.seconds)}, {about}{plan.usd}",
+        f"  {_naive_text(saving)}: {about}{format_seconds(plan.seconds)}, {about}{plan.usd}",
         *spread,
-        f"      {about}{_saved_time(saving.seconds)}, {about}{_saved_usd(saving.usd)}{warning}",
+        f"      {_saved(saving)}",
     ]
+
+
+def saving_texts(record: SearchRun) -> tuple[str, ...]:
+    """Against each naive choice, what was saved, search included: a clause each for a page."""
+    savings = record.train_findings.receipt.savings
+    return tuple(f"{_naive_text(each)}: {search_price(record, each) or _saved(each)}" for each in savings)
+
+
+def _naive_text(saving: Saving) -> str:
+    label = saving.naive.label if saving.naive.measured else f"{saving.naive.label}, predicted"
+    return f"{saving.naive.plan.config} ({label})"
+
+
+def _saved(saving: Saving) -> str:
+    about, warning = "" if saving.naive.measured else "~", f"; it {saving.warning}" if saving.warning else ""
+    return f"{about}{_saved_time(saving.seconds)}, {about}{_saved_usd(saving.usd)}{warning}"
 
 
 def _saved_time(seconds: float) -> str:

@@ -4,16 +4,18 @@ A new field needs a default: findings that earlier versions stored do not have i
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from mlcd.goal import Goal
 from mlcd.run.attempt import Attempt
 from mlcd.run.spot_use import SpotUse
 from mlcd.run.verdict import Naive, PlainInstance
 from mlcd.space import Config
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import Load, TokenPoint
-from mlcd.units import ZERO, Usd
+from mlcd.units import ZERO, Usd, format_seconds
 
 Z95 = 1.96
 """Standard deviations on each side of the mean in a 95% interval."""
@@ -115,6 +117,18 @@ class Receipt:
         """The time that remained for the run until the deadline."""
         return None if self.cap_seconds is None else self.cap_seconds - self.sunk_seconds
 
+    def over_text(self, seconds: float, usd: Usd) -> str:
+        """`, over the $55.81 left`; "" if a training that takes this fits what remained for it."""
+        if self.is_dear(usd):
+            return f", over the {max(self.run_cap_usd or ZERO, ZERO)} left"
+        if self.run_cap_seconds is not None and seconds > self.run_cap_seconds:
+            return f", later than the {format_seconds(max(self.run_cap_seconds, 0.0))} left"
+        return ""
+
+    def is_dear(self, usd: Usd) -> bool:
+        """Whether it costs more than the budget that remained for the run."""
+        return self.run_cap_usd is not None and usd > self.run_cap_usd
+
 
 class RejectionReason(StrEnum):
     """The main reason why a configuration was not chosen."""
@@ -208,6 +222,16 @@ class Untried:
             return None
         factor = math.exp(min(Z95 * self.deviation, 60.0))
         return self.samples_per_second / factor, self.samples_per_second * factor
+
+
+def best_expected(goal: Goal, entries: Iterable[Untried]) -> Untried | None:
+    """The best by the goal of those that the model predicts; one over a limit only if all are. None if none is."""
+
+    def order(each: Untried) -> tuple[bool, float, float, Usd]:
+        seconds, usd = each.seconds or 0.0, each.usd or ZERO
+        return each.state is UntriedState.OVER_LIMIT, goal.value(seconds, usd.dollars), seconds, usd
+
+    return min((e for e in entries if e.seconds is not None and e.usd is not None), key=order, default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

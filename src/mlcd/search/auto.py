@@ -18,6 +18,7 @@ from mlcd.search.strategy import MeasuredStrategy
 from mlcd.search.wording import amount, ending
 from mlcd.trial.plan import Remaining
 from mlcd.trial.trial import History, Suggestion
+from mlcd.units import chance_text
 
 Mask = NDArray[np.bool_]
 
@@ -159,7 +160,6 @@ def _without(candidates: Mask, row: int) -> Mask:
 
 def _reason(setting: Setting, values: NetValues, row: int) -> str:
     if setting.now is None:
-        return (
-            f"nothing measured fits the limits yet; this fits with probability {values.chance[row]:.0%}, at a low price"
-        )
+        chance = chance_text(values.chance[row])
+        return f"nothing measured fits the limits yet; this fits with probability {chance}, at a low price"
     return f"expected to save {amount(setting.problem, float(values.net[row]))} net of its price"

@@ -17,6 +17,7 @@ class RunSummary:
 
     goal      in words
     choice    the configuration that was chosen; "" where none was, or none yet
+    fleets    on functions: how many epochs ran on the functions that most ran on; "" of other kinds
     damage    what is wrong with the run's record; "" where nothing is. Of a damaged run, only the name is known
     budget    the most that may be spent; None without a limit
     spending  what was spent after each step that has ended, in order
@@ -33,6 +34,7 @@ class RunSummary:
     kind: Kind = Kind.TRAIN
     goal: str = ""
     choice: str = ""
+    fleets: str = ""
     damage: str = ""
     budget: Usd | None = None
     spending: tuple[Usd, ...] = ()

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from mlcd.report.serverless import headline as epochs_headline
-from mlcd.report.wording import sentence, speed_text
+from mlcd.report.serving import headroom_text
+from mlcd.report.wording import assurance_text, sentence, speed_text
 from mlcd.run.kind import Kind
 from mlcd.run.run import EpochRun, Run, SearchRun
 from mlcd.trial.epoch import Epoch
@@ -47,20 +48,22 @@ def _of_training(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]
     paid = run.train_findings.receipt
     expected_time = "" if now.best_seconds is None else format_seconds(now.best_seconds)
     expected_cost = "" if now.best_usd is None else str(now.best_usd)
-    time = Tile(what="Training time, expected", value=expected_time or "-")
-    cost = Tile(what="Training cost, expected", value=expected_cost or "-")
+    most_time, most_cost = _at_most(run)
+    time = Tile(what="Training time, expected", value=expected_time or "-", small=most_time)
+    cost = Tile(what="Training cost, expected", value=expected_cost or "-", small=most_cost)
     if paid.run_seconds is not None and paid.run_usd is not None and not paid.run_is_predicted and run.status.is_final:
         failed = " until it failed" if paid.run_failed else ""
         took, was = format_seconds(paid.run_seconds), str(paid.run_usd)
         time = Tile(
             what="Time, search and training",
             value=format_seconds(paid.total_seconds),
-            small=f"training {took}{failed}{_expected(expected_time)}, search {format_seconds(paid.search_seconds)}",
+            small=f"training {took}{failed}{_expected(expected_time, most_time)}, search"
+            f" {format_seconds(paid.search_seconds)}",
         )
         cost = Tile(
             what="Cost, search and training",
             value=str(paid.total_usd),
-            small=f"training {was}{failed}{_expected(expected_cost)}, search {paid.search_usd}",
+            small=f"training {was}{failed}{_expected(expected_cost, most_cost)}, search {paid.search_usd}",
         )
     return (
         Tile(what=_chosen(run), value=now.best or _nothing(run), small=_why(goal, run), live="best"),
@@ -70,25 +73,35 @@ def _of_training(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]
     )
 
 
-def _expected(text: str) -> str:
-    return f" ({text} expected)" if text else ""
+def _at_most(run: SearchRun) -> tuple[str, str]:
+    """The upper bounds of the choice's time and cost, with how sure they are; "" where there is no spread."""
+    known, choice = run.train_findings.choice_intervals, run.choice
+    if known is None or known.is_exact or choice is None:
+        return "", ""
+    sure = f"({assurance_text(run.problem.assurance)} sure)"
+    return f"at most {format_seconds(choice.worst_seconds)} {sure}", f"at most {choice.worst_usd} {sure}"
+
+
+def _expected(text: str, most: str) -> str:
+    return f" ({', '.join(filter(None, (f'{text} expected', most.replace('(', '').replace(')', ''))))})" if text else ""
 
 
 def _of_server(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:
     choice = run.serve_findings.choice
-    rate, price, latency, tokens = "-", "-", "", ""
+    rate, price, latency, tokens, kept = "-", "-", "", "", ""
     found = run.serve_findings.receipt
     paid = f"search and verification cost {found.total_usd}" if run.status.is_final else ""
     if choice is not None:
         load = choice.load
         rate, price = speed_text(choice.requests_per_second), str(choice.usd_per_million)
         latency = f"p50 {latency_text(load.p50_seconds)}, p99 {latency_text(load.p99_seconds)}"
+        kept = headroom_text(run)
         if load.tokens is not None:
             first, speed = load.tokens.ttft[2], load.tokens.output_tokens_per_second
             tokens = f"first token within {latency_text(first)} (p99), {speed_text(speed)} tokens/s"
     return (
         Tile(what=_chosen(run), value=now.best or _nothing(run), small=_why(goal, run), live="best"),
-        Tile(what="Requests a second", value=rate, small=tokens or latency),
+        Tile(what="Requests a second", value=rate, small="; ".join(filter(None, (tokens or latency, kept)))),
         Tile(
             what="A million requests cost",
             value=price,

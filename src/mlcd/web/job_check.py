@@ -11,10 +11,8 @@ from mlcd.spec.job_file import OWN_FIELDS
 from mlcd.spec.parse import TRAIN
 from mlcd.spec.serving import SERVE
 from mlcd.web.api_types import CheckJson
-from mlcd.web.processes import is_free
+from mlcd.web.processes import FILE, is_free
 
-FILE = "job.yaml"
-"""What messages call the text."""
 _PARSERS: Mapping[Kind, Callable[..., Any]] = {
     Kind.TRAIN: TRAIN.parse,
     Kind.SERVE: SERVE.parse,

@@ -31,7 +31,8 @@ from mlcd.web.records import Records
 from mlcd.web.run_page import WIDTHS, RunPage
 from mlcd.web.serving_what_if import limit_sliders, serving_what_if_json
 from mlcd.web.what_if import what_if_json
-from mlcd.web.why_not import failure, reason, subjects
+from mlcd.web.why_not import caveats, failure, reason, subjects
+from mlcd.web.why_not import compared as compared_with
 
 PAGE_RUNS = 50
 """Runs on one page of the list."""
@@ -222,6 +223,8 @@ class Pages:
             "now": now,
             "now_json": result_json(now),
             "why": reason(outline.run),
+            "caveats": caveats(outline.run),
+            "compared": compared_with(outline.run),
             "failure": failure(outline.run),
             "more_budget": self._more_budget(outline.run),
             "subjects": self._records.made(run_id, "subjects", subjects),

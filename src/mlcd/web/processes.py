@@ -5,6 +5,7 @@ The job file is data on its standard input. A run that was started here goes on 
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -27,6 +28,8 @@ BEGIN_SECONDS = 60.0
 DRY_RUN_SECONDS = 60.0
 MOST_TEXT = 4_000
 """Characters of a process's messages that are shown."""
+FILE = "job.yaml"
+"""What messages call the text of a job file that the page was given."""
 FREE_CLOUDS = ("sim/", "replay/", "local", "minicloud", "lithops/localhost")
 """Where nobody is charged; other clouds need --allow-spend."""
 
@@ -116,7 +119,8 @@ class Processes:
             found = json.loads(out)
             if isinstance(found, dict):
                 return found
-        raise BadInput(_message(err) or f"mlcd {kind} --dry-run ended with code {process.returncode}")
+        message = re.sub(r"^-(?=:)", FILE, _message(err))  # the job file is the command's standard input
+        raise BadInput(message or f"mlcd {kind} --dry-run ended with code {process.returncode}")
 
     def _begun(self, arguments: list[str], text: str) -> "subprocess.Popen[bytes]":
         environment = {**os.environ, "MLCD_HOME": str(self.home), "NO_COLOR": "1", "COLUMNS": "200"}

@@ -120,7 +120,7 @@ class Records:
             committed_usd=now.committed_usd,
             reserved_usd=now.reserved_usd,
             remaining_usd=now.remaining_usd,
-            best=now.best,
+            best=now.best or summary.fleets or None,
         )
 
     def _remembered(self, what: str, run_id: str, rows: int, make: Callable[[], T]) -> T:
@@ -226,7 +226,7 @@ def _row(summary: RunSummary, *, live: bool) -> RunListedJson:
         committed_usd=ZERO,
         reserved_usd=ZERO,
         remaining_usd=None if summary.budget is None else summary.budget - summary.spent,
-        best=summary.choice or None,
+        best=summary.choice or summary.fleets or None,
         spending_usd=summary.spending,
     )
 

@@ -8,7 +8,10 @@ from typing import Any, cast
 
 from mlcd.findings.outlook import more_text
 from mlcd.goal import Objective
+from mlcd.report.serverless import instances_text
+from mlcd.report.serving import caveats as serving_caveats
 from mlcd.report.thinning import thinned
+from mlcd.report.verdict import saving_texts
 from mlcd.report.wording import plural, sentence
 from mlcd.run.findings import RejectedConfig, RejectionReason, Untried, UntriedState
 from mlcd.run.kind import Kind
@@ -72,8 +75,36 @@ def _server_reason(run: SearchRun) -> str:
     if not found:
         return "It is the only configuration that was load-tested."
     best, tested = _BEST[run.problem.goal.minimize], plural(len(found) + 1, "load-tested configuration")
+    if run.status.is_final and all(each.reason in _BARRED for each in found):
+        return f"It is the only one of {tested} within the limits. Nearest: {found[0].subject}: {found[0].text}."
     one = "One of the" if found[0].reason is RejectionReason.TIED else "The"
     return f"{one} {best} within the limits, of {tested}. Next best: {found[0].subject}: {found[0].text}."
+
+
+_BARRED = (
+    RejectionReason.BREAKS_SLO,
+    RejectionReason.BELOW_RATE,
+    RejectionReason.NOT_VERIFIED,
+    RejectionReason.FAILED,
+)
+"""Why a load-tested configuration of a server is not within the limits."""
+
+
+def compared(run: Run[Any]) -> tuple[str, str]:
+    """(question, answer): what a training would have taken otherwise, as the report says it; "" where not known."""
+    if run.findings is None or not run.status.is_final:
+        return "", ""
+    if run.kind is Kind.TRAIN:
+        saved = saving_texts(cast(SearchRun, run))
+        return "What did the search save?", f"Compared with {'; with '.join(saved)}." if saved else ""
+    return "Is a plain instance better?", instances_text(cast(EpochRun, run)) if run.kind is Kind.SERVERLESS else ""
+
+
+def caveats(run: Run[Any]) -> tuple[str, ...]:
+    """What limits the answer, in sentences: those of the report."""
+    if run.findings is None or not run.status.is_final:
+        return ()
+    return serving_caveats(cast(SearchRun, run)) if run.kind is Kind.SERVE else ()
 
 
 _FAILED = (Status.RUN_FAILED, Status.ALL_FAILED, Status.OVERRAN, Status.OUTPUT_MISSING, Status.REFUSED)

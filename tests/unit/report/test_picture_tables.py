@@ -23,9 +23,11 @@ from mlcd.report.page import NARROW, WIDE
 from mlcd.report.picture import Picture
 from mlcd.report.pictures import picture_among, pictures_of
 from mlcd.report.sparkline import best_so_far, sparkline
-from mlcd.run.findings import UntriedState
+from mlcd.report.tradeoff_picture import tradeoff
+from mlcd.run.findings import RejectionReason, Untried, UntriedState, best_expected
 from mlcd.run.grid import MOST_EACH, MOST_GROUPS, column_knob, map_configs
 from mlcd.run.run import AnyRun, SearchRun
+from mlcd.space import Config
 from mlcd.trial.outcome import Status
 from mlcd.trial.trial import FailureKind
 from mlcd.units import Usd
@@ -223,3 +225,73 @@ def test_map_of_functions_counts_the_cells_that_it_shows() -> None:
         assert f"{cells} fleets" in svg
         counts.add(cells)
     assert len(counts) == 2
+
+
+def test_best_of_an_untried_type_is_drawn_as_the_reasons_name_it() -> None:
+    run = shown(budget_run())
+    tried = {config.instance for config in run.history.tried}
+    naive = run.naive[0]
+
+    def expected(nodes: int, seconds: float, state: UntriedState) -> Untried:
+        own = Config.deployment("x9.large", nodes)
+        return Untried(config=own, state=state, text="", seconds=seconds, usd=Usd.of(nodes))
+
+    assert "x9.large" not in tried
+    slow, best = (expected(*each, UntriedState.PREDICTED) for each in ((1, 9e4), (4, 3e4)))
+    over = expected(8, 2e4, UntriedState.OVER_LIMIT)
+    own = replace(naive, plan=replace(naive.plan, config=slow.config), measured=False)
+    found = replace(run.train_findings, untried=(slow, best, over))
+    assert run.verdict is not None
+    assert run.findings is not None
+    made = replace(run, findings=replace(run.findings, train=found), verdict=replace(run.verdict, naive=(own,)))
+    rows = {row[0]: row for row in tradeoff(made).table.rows if "x9.large" in row[0]}
+    assert list(rows) == [str(best.config)]
+    assert rows[str(best.config)][-1] == "not tried: predicted"
+    assert best_expected(run.problem.goal, [over, best]) == best
+    assert best_expected(run.problem.goal, [over]) == over
+    assert best_expected(run.problem.goal, [replace(best, seconds=None)]) is None
+
+
+def test_the_map_marks_measured_cells_over_a_limit_with_what_breaks_it() -> None:
+    run = shown(budget_run())
+    plan = next(each for each in run.train_findings.ranked if run.choice and each.config != run.choice.config)
+    assert run.findings is not None
+
+    def with_caps(cap_usd: Usd | None = None, cap_seconds: float | None = None) -> Picture:
+        paid = replace(run.train_findings.receipt, cap_usd=cap_usd, cap_seconds=cap_seconds)
+        train = replace(run.train_findings, receipt=paid)
+        assert run.findings is not None
+        made = replace(run, findings=replace(run.findings, train=train))
+        return picture_among(pictures_of(made), "map", where="there is")
+
+    sunk = run.train_findings.receipt
+    free, late = with_caps(), with_caps(cap_seconds=sunk.sunk_seconds + plan.seconds / 2)
+    assert cells(free)[str(plan.config)][1] == "measured"
+    assert "measured over a limit" not in free.description
+    _, state, result, _ = cells(late)[str(plan.config)]
+    assert state == "measured over a limit"
+    assert ", later than the " in result
+    assert "measured over a limit" in late.description
+    assert "A cell over a limit has what breaks it: time or money." in late.description
+    assert 'class="measured-over"' in late.draw(WIDE)
+    over = with_caps(cap_usd=sunk.sunk_usd + Usd(plan.usd.micros // 2))
+    assert ", over the $" in cells(over)[str(plan.config)][2]
+    shorts = [re.findall(r">(\$?[\d.,]+[smhd]?)</text>", each.draw(WIDE)) for each in (late, over)]
+    assert sum(text.startswith("$") for text in shorts[1]) > sum(text.startswith("$") for text in shorts[0])
+
+
+def test_the_text_of_a_map_names_the_cells_of_its_legend() -> None:
+    for make in (budget_run, serving_run, serverless_run):
+        picture = the_map(make())
+        states = {row[1] for row in picture.table.rows}
+        for state in ("chosen", "failed", "running", "predicted over a limit", "ruled out", "not tried", "refused"):
+            named = any(each == state or each.startswith(f"{state}:") for each in states)
+            assert named == (state in picture.description), state
+
+
+def test_a_servers_load_test_that_broke_a_limit_is_marked_on_the_map() -> None:
+    run = shown(serving_run())
+    broken = {str(each.config) for each in run.serve_findings.rejected if each.reason is RejectionReason.BREAKS_SLO}
+    assert broken
+    found = cells(the_map(run))
+    assert {name for name, row in found.items() if row[1] == "measured over a limit"} == broken

@@ -8,8 +8,10 @@ from tests.report_samples import budget_run
 
 from mlcd.findings import shown
 from mlcd.report.frame import series
+from mlcd.report.labels import Box
 from mlcd.report.pictures import picture_among, pictures_of
-from mlcd.report.speed_picture import speed
+from mlcd.report.speed_picture import _cut, speed
+from mlcd.report.wording import speed_text
 from mlcd.run.findings import Findings
 from mlcd.run.run import SearchRun
 
@@ -93,3 +95,25 @@ def test_findings_of_earlier_versions_have_none(run: SearchRun) -> None:
     svg = speed_svg(replace(run, findings=Findings(train=replace(found, untried=old))))
     assert '<polygon class="b-' not in svg
     assert "predicted, 95%" not in svg
+
+
+def test_band_that_goes_on_above_the_plot_says_how_far(run: SearchRun) -> None:
+    found = run.train_findings
+    assert run.choice is not None
+    chosen = run.choice.config.instance
+    wide = tuple(replace(each, deviation=2.0) if each.config.instance == chosen else each for each in found.untried)
+    tight = tuple(replace(each, deviation=0.001) for each in found.untried)
+    told = [
+        re.findall(r"goes on to ([\d,.]+) samples/s", speed_svg(replace(run, findings=Findings(train=made))))
+        for made in (replace(found, untried=wide), replace(found, untried=tight))
+    ]
+    highest = max(each.speed_interval[1] for each in wide if each.config.instance == chosen and each.speed_interval)
+    assert told == [[speed_text(highest)], []]
+
+
+def test_edge_of_a_band_is_cut_where_it_leaves_the_plot() -> None:
+    plot = Box(0.0, 0.0, 100.0, 50.0)
+    found = _cut([(0.0, 40.0), (10.0, -40.0), (20.0, 90.0)], plot)
+    assert [y for _, y in found] == pytest.approx([40, 0, 0, 0, 50, 50])
+    assert [x for x, _ in found] == pytest.approx([0, 5, 10, 10 + 400 / 130, 10 + 900 / 130, 20])
+    assert _cut([], plot) == []

@@ -15,6 +15,7 @@ from tests.report_samples import SAMPLES, budget_run
 
 from mlcd.findings import shown
 from mlcd.loadgen.chat import ChatLimit, ChatMetric
+from mlcd.report.wording import assurance_text
 from mlcd.run.run import Run
 from mlcd.trial.outcome import Status
 from mlcd.units import format_seconds
@@ -38,7 +39,8 @@ def test_training_says_what_was_chosen_why_and_what_it_took() -> None:
     assert not paid.run_is_predicted
     assert (time.what, time.value) == ("Time, search and training", format_seconds(paid.total_seconds))
     assert (cost.what, cost.value) == ("Cost, search and training", str(paid.total_usd))
-    assert cost.small == f"training {paid.run_usd} ({run.choice.usd} expected), search {paid.search_usd}"
+    most = f"at most {run.choice.worst_usd} {assurance_text(run.problem.assurance)} sure"
+    assert cost.small == f"training {paid.run_usd} ({run.choice.usd} expected, {most}), search {paid.search_usd}"
 
 
 def test_training_that_has_not_ended_shows_what_is_expected() -> None:
@@ -48,6 +50,8 @@ def test_training_that_has_not_ended_shows_what_is_expected() -> None:
     _, time, cost, _ = answered(going)
     assert (cost.what, cost.value) == ("Training cost, expected", str(run.choice.usd))
     assert time.what == "Training time, expected"
+    sure = assurance_text(run.problem.assurance)
+    assert time.small == f"at most {format_seconds(run.choice.worst_seconds)} ({sure} sure)"
 
 
 def test_training_that_has_just_begun_has_nothing_yet() -> None:

@@ -1,17 +1,26 @@
 """What the pages show, without a browser; and the parts that need no server."""
 
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import cast
 
 import pytest
 from starlette.requests import Request
+from tests.hostile_runs import put, recorded
+from tests.report_kind_samples import serving_run
 from tests.ui_page import JOB
 
 import mlcd
 from mlcd.cli.main import run
 from mlcd.errors import BadInput
+from mlcd.findings import shown
+from mlcd.report.decisions import decisions
+from mlcd.report.pictures import picture_among, pictures_of
 from mlcd.run.kind import Kind
+from mlcd.spec.template import template
+from mlcd.store.store import Store
 from mlcd.store.summary import RunFilter
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd
@@ -24,6 +33,7 @@ from mlcd.web.page_server import kept_token
 from mlcd.web.pages import Pages
 from mlcd.web.processes import Processes, is_free
 from mlcd.web.records import NoSuchRun, Records
+from mlcd.web.why_not import caveats
 
 
 @pytest.fixture(scope="module")
@@ -191,3 +201,60 @@ def test_results_of_the_command_are_shown_also_where_nothing_was_finished(
     shown = pages.bench(cast(Request, None))
     assert "<b>3.00</b>" in shown
     assert "it counts with a ratio of 3" in shown
+
+
+def test_list_says_which_functions_most_epochs_ran_on(tmp_path: Path) -> None:
+    run = mlcd.serverless(template(kind="serverless"), home=tmp_path).record
+    records = Records(tmp_path)
+    (listed,) = records.list(RunFilter(), limit=10).runs
+    used = Counter(epoch.fleet.plain for epoch in run.epochs)
+    fleet, count = used.most_common(1)[0]
+    assert listed.best == f"{count} of {len(run.epochs)} epochs on {fleet}"
+    pages = Pages(records, benches=BenchesJson(results=()))
+    shown = pages.runs(Request({"type": "http", "query_string": b"", "headers": []}))
+    assert f'>{len(run.epochs)}<br><span class="dim">epochs</span></td>' in shown
+
+
+def test_epochs_are_stored_with_what_was_expected(tmp_path: Path) -> None:
+    run = mlcd.serverless(template(kind="serverless"), home=tmp_path).record
+    reasons = [step.reason for step in run.epoch_steps]
+    assert reasons[0].startswith("expected, as a guess, ")
+    assert "how many epochs are needed is not known yet" in reasons[0]
+    assert reasons[-1].endswith(", to the target")
+    rest = r"expected .* and \$.*; then about \d+ epochs? more, .* and \$.* on the same functions"
+    assert any(re.fullmatch(rest, each) for each in reasons)
+    assert f"({reasons[-1]})" in decisions(run)[-2].text
+    epochs = picture_among(pictures_of(run), "epochs", where="there is").draw(900.0)
+    assert f"passes over the samples: {len(run.epochs)} epochs or parts" in epochs
+    assert "more trials" not in picture_among(pictures_of(run), "money", where="there is").description
+
+
+def test_message_of_a_dry_run_names_the_file_as_the_check_does(home: Path) -> None:
+    job = {**JOB, "resources": {"infra": "sim/aws", "instance_type": ["g5.xlrage"]}}
+    with pytest.raises(BadInput, match=r"^job\.yaml:\d+: resources\.instance_type"):
+        Processes(home=home, folder=home).dry_run(Kind.TRAIN, json.dumps(job))
+
+
+def test_dry_run_says_what_would_help_where_nothing_fits(home: Path) -> None:
+    job = {**JOB, "goal": {"minimize": "time", "budget": "0.01 USD"}}
+    found = Processes(home=home, folder=home).dry_run(Kind.TRAIN, json.dumps(job))
+    assert found["configurations_within_limits"] == 0
+    assert found["ways_out"]
+    assert "alone may need" in found["ways_out"][0]
+
+
+def test_first_screen_says_what_limits_the_answer_and_what_it_is_compared_with(tmp_path: Path) -> None:
+    mlcd.train(JOB, home=tmp_path)
+    mlcd.serverless(template(kind="serverless"), home=tmp_path)
+    server = serving_run()
+    with Store(tmp_path) as store:
+        put(store, recorded(server))
+    pages, records = Pages(Records(tmp_path), benches=BenchesJson(results=())), Records(tmp_path)
+    brief = {}
+    for each in records.list(RunFilter(), limit=10).runs:
+        request = Request({"type": "http", "path_params": {"run_id": each.run_id}, "query_string": b"", "headers": []})
+        brief[each.kind] = pages.run(request).partition('data-part="brief"')[2].partition("</section>")[0]
+    assert "<b>What did the search save?</b> Compared with " in brief["train"]
+    assert "<b>Is a plain instance better?</b> " in brief["serverless"]
+    (note,) = caveats(shown(server))
+    assert f"<b>What limits it?</b> {note}" in brief["serve"]

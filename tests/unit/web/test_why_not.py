@@ -4,6 +4,7 @@ import re
 from dataclasses import replace
 from pathlib import Path
 
+from markupsafe import escape
 from tests.report_kind_samples import fallen_run, nothing_serves_run, serverless_run, serving_run
 from tests.report_samples import SAMPLES, USD_PER_NODE_HOUR, budget_run, with_attempts
 
@@ -11,14 +12,25 @@ import mlcd
 from mlcd.findings import shown
 from mlcd.findings.more_budget import fleet_text
 from mlcd.findings.what_if import MORE_USD, more_budget, what_if
+from mlcd.goal import Goal, Objective, Slo
+from mlcd.report.decisions import decisions
+from mlcd.report.html import train_tables
+from mlcd.report.serverless import instances_text
+from mlcd.report.serving import headroom_text, serving_verdict
+from mlcd.report.serving_html import serving_html
+from mlcd.report.step_words import miss_text
+from mlcd.report.verdict import verdict
+from mlcd.run.attempt import Ending
 from mlcd.run.findings import RejectedConfig, RejectionReason, UntriedState
 from mlcd.run.kind import Kind
 from mlcd.run.run import SearchRun
 from mlcd.space import Space
 from mlcd.spec.template import template
 from mlcd.trial.outcome import Status
-from mlcd.units import Usd, format_seconds
-from mlcd.web.why_not import FREE, MOST_ANSWERS, MOST_COUNTS, answers, failure, reason, subjects
+from mlcd.units import Usd, chance_text, format_seconds
+from mlcd.web.answer import tiles
+from mlcd.web.records import run_now
+from mlcd.web.why_not import FREE, MOST_ANSWERS, MOST_COUNTS, answers, caveats, compared, failure, reason, subjects
 
 
 def test_every_type_of_a_training_has_an_answer() -> None:
@@ -239,6 +251,11 @@ def test_choice_of_a_server_is_explained_against_the_next_best() -> None:
     assert with_rejected(replace(first, reason=RejectionReason.TIED)).startswith(
         "One of the cheapest within the limits"
     )
+    broken = replace(first, reason=RejectionReason.BREAKS_SLO, text="p99 1 s over the limit")
+    assert with_rejected(broken, replace(first, reason=RejectionReason.FAILED)) == (
+        f"It is the only one of 3 load-tested configurations within the limits. Nearest: {first.subject}: p99 1 s over"
+        " the limit."
+    )
     assert with_rejected() == "It is the only configuration that was load-tested."
 
 
@@ -278,3 +295,70 @@ def test_more_budget_is_told_with_what_it_brings() -> None:
     )
     assert more_budget(what_if(run, next_trial=False)) == ""
     assert more_budget(what_if(replace(run, status=Status.RUNNING), budget=Usd.of("0.01"), next_trial=False)) == ""
+
+
+def test_caveats_of_a_server_are_those_of_its_text() -> None:
+    made = serving_run()
+    last = made.attempts[-1]
+    assert last.load is not None
+    saturated = replace(last, load=replace(last.load, saturated="the load generator sent 1 in 100 requests 20 ms late"))
+    fell = replace(last, ending=Ending.MOVED, message="p99 of 75 ms at 300 requests/s, over the 50 ms allowed")
+    run = shown(with_attempts(made, fell, saturated))
+    assert run.findings is not None
+    run = replace(run, findings=replace(run.findings, serve=replace(run.serve_findings, untried=3)))
+    doubt, failed, untried, note = caveats(run)
+    assert doubt == "The true rate may be higher: the load generator sent 1 in 100 requests 20 ms late."
+    assert failed == f"A verification at a higher rate failed before: {fell.message}."
+    assert untried == f"3 of {len(run.problem.space)} configurations were not tried."
+    assert run.serving is not None
+    assert note.lower() == run.serving.notes[0].lower()
+    text, page = serving_verdict(run), serving_html(run)
+    assert doubt in text
+    assert "; a verification at a higher rate failed before" in text
+    assert untried in text
+    assert all(str(escape(each)) in page for each in (doubt, failed, untried))
+    assert headroom_text(run) in text
+    assert headroom_text(run).endswith(" is kept as headroom")
+    assert headroom_text(run) in tiles(run, run_now(run, rows=1, live=False), "")[1].small
+    assert caveats(shown(budget_run())) == ()
+    assert caveats(replace(run, status=Status.RUNNING)) == ()
+
+
+def test_what_was_measured_is_beside_what_was_expected() -> None:
+    run = shown(serving_run(Goal(minimize=Objective.COST, slo=Slo(seconds=0.001))))
+    missed = {each.config: each.text for each in run.serve_findings.rejected if "over the limit" in each.text}
+    steps = [step for step in run.trials if step.config in missed]
+    assert steps
+    told = [line.text for line in decisions(run)]
+    for step in steps:
+        text = miss_text(run, step)
+        assert missed[step.config].startswith(text)
+        assert any(f" requests/s, {text}" in line for line in told)
+        assert f"measured: {text}" in serving_html(run)
+
+
+def test_expected_chances_are_never_certain() -> None:
+    assert [chance_text(chance) for chance in (0.0, 0.004, 0.5, 0.994, 0.996, 1.0)] == [
+        "<1%",
+        "<1%",
+        "50%",
+        "99%",
+        ">99%",
+        ">99%",
+    ]
+
+
+def test_what_a_training_would_have_taken_otherwise_is_that_of_its_text() -> None:
+    run = shown(budget_run())
+    question, answer = compared(run)
+    assert question == "What did the search save?"
+    naive = run.train_findings.receipt.savings[0].naive
+    assert f"{naive.plan.config} ({naive.label}" in answer
+    first = answer.removesuffix(".").split(": ")[1].split("; with ")[0]
+    assert " ".join(first.split()) in " ".join(verdict(run).split())
+    assert any(table.title == "Compared with not searching" for table in train_tables(run))
+    functions = shown(serverless_run())
+    assert compared(functions) == ("Is a plain instance better?", instances_text(functions))
+    assert instances_text(functions)
+    assert compared(shown(serving_run()))[1] == ""
+    assert compared(replace(run, status=Status.RUNNING)) == ("", "")

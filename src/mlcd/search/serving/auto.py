@@ -25,7 +25,7 @@ from mlcd.search.strategy import Strategy
 from mlcd.space import Space
 from mlcd.trial.plan import Plan, Remaining
 from mlcd.trial.trial import FailureKind, History, Suggestion
-from mlcd.units import HOUR
+from mlcd.units import HOUR, chance_text
 
 Floats = NDArray[np.float64]
 
@@ -109,10 +109,10 @@ class ServingAuto(PosteriorStrategy):
         likely = "keeps the limits with probability"
         if worth.incumbent is None:
             row = self._first(problem, history, worth, candidates)
-            return row, f"expected to be the best, {likely} {worth.keeps[row]:.0%}"
+            return row, f"expected to be the best, {likely} {chance_text(worth.keeps[row])}"
         net = worth.gain / worth.best - self._price_shares(problem, worth)
         row = int(np.where(candidates, net, -np.inf).argmax())
-        return row, f"expected to save {net[row]:.1%} net of its price, {likely} {worth.keeps[row]:.0%}"
+        return row, f"expected to save {net[row]:.1%} net of its price, {likely} {chance_text(worth.keeps[row])}"
 
     def small_gain(self, problem: Problem) -> str:  # noqa: ARG002
         """The ending by net gain."""

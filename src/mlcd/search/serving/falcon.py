@@ -21,6 +21,7 @@ from mlcd.search.serving.table_informed import ById, known_rows
 from mlcd.space import Space
 from mlcd.trial.plan import Plan
 from mlcd.trial.trial import History, Measurement
+from mlcd.units import chance_text
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -60,7 +61,7 @@ class Falcon(PosteriorStrategy):
         )
         inside = rows[wanted[rows]] if region is None else region.rows[wanted[region.rows]]
         row = int(inside[int(np.argmax(worth.gain[inside]))])
-        return row, f"{region or 'anywhere'}: keeps the limits with probability {worth.keeps[row]:.0%}"
+        return row, f"{region or 'anywhere'}: keeps the limits with probability {chance_text(worth.keeps[row])}"
 
     def _study(self, problem: Problem) -> "Study":
         return _study(ById(problem), self.tables, self.model, self.settings)

@@ -24,6 +24,7 @@ from mlcd.search.serving.serving_forecast import ServingForecast, load_tests
 from mlcd.search.serving.table_informed import ById, known_rows
 from mlcd.space import Config, Space
 from mlcd.trial.trial import History
+from mlcd.units import chance_text
 
 Floats = NDArray[np.float64]
 
@@ -81,7 +82,7 @@ class FalconTransfer(PosteriorStrategy):
     def pick(self, problem: Problem, history: History, worth: ServingForecast, candidates: Mask) -> tuple[int, str]:  # noqa: ARG002
         """The largest expected saving."""
         row = int(np.where(candidates, worth.gain, -1.0).argmax())
-        likely = f"keeps the limits with probability {worth.keeps[row]:.0%}"
+        likely = f"keeps the limits with probability {chance_text(worth.keeps[row])}"
         if not worth.has_incumbent:
             return row, f"best value by the known models, {likely}"
         return row, f"expected saving {worth.gain[row] / worth.best:.1%} of the best so far, {likely}"

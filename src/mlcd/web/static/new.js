@@ -41,20 +41,40 @@ const span = ([low, high], text) => (low === high ? text(low) : `${text(low)} to
 
 function showDryRun(found) {
   const pairs = [];
-  if (found.configurations !== undefined) pairs.push(["to choose from", `${found.configurations} configurations, ${found.configurations_within_limits} within the limits`]);
+  if (found.configurations !== undefined) pairs.push(["to choose from", `${found.configurations} configurations; a trial of ${found.configurations_within_limits} of them fits the limits`]);
   if (found.trial_planned_usd) pairs.push(["a trial, planned", span(found.trial_planned_usd, usd)]);
   if (found.trial_worst_usd) pairs.push(["a trial, at worst", span(found.trial_worst_usd, usd)]);
   for (const each of found.expected || []) {
-    pairs.push([`if it trains ${duration(each.run_seconds)}`, each.finished
+    pairs.push([`if the best takes ${duration(each.run_seconds)}`, each.finished
       ? `the search takes ${span(each.search_seconds, duration)} and costs ${span(each.search_usd, usd)}; with the training ${span(each.total_usd, usd)}`
-      : "nothing would fit the limits"]);
+      : "the training would not fit the limits"]);
   }
   for (const each of found.first_trials || []) pairs.push(["first trial", `${Object.values(each.config).reverse().join(" x ")}, at most ${usd(each.authorised_usd)}: ${each.reason}`]);
   if (found.expected_seconds !== undefined) pairs.push(["load tests take", duration(found.expected_seconds)]);
   if (found.first_fleet) pairs.push(["first epoch", `${found.first_fleet.functions} functions of ${found.first_fleet.memory_mb} MB`]);
-  if (found.stopped) pairs.push(["nothing fits", found.stopped]);
   for (const note of found.notes || []) pairs.push(["note", note]);
   expected.replaceChildren(rows(pairs));
+}
+
+// Why no run of this job would start anything; "" of one that would: the words of the dry run, which ends with code 3.
+function nothingFits(found) {
+  if (found.configurations_within_limits !== 0 && found.first_fleet !== null) return "";
+  return `Nothing fits: ${[found.stopped, ...(found.ways_out || [])].filter(Boolean).join("; ")}.`;
+}
+
+function say(text, how, at = 0) {
+  line = at;
+  numbers();
+  said.textContent = text;
+  said.className = `flat ${how}`;
+  job.setAttribute("aria-invalid", how === "bad" ? "true" : "false");
+}
+
+function later(text = "The dry run says so once the job file is valid.") {
+  const place = document.createElement("p");
+  place.className = "flat dim";
+  place.textContent = text;
+  expected.replaceChildren(place);
 }
 
 let waiting = null;
@@ -66,33 +86,31 @@ async function check() {
   try {
     const found = await ask("/api/check", { job: job.value });
     if (mine !== turn) return;
-    line = found.line ?? 0;
-    numbers();
-    said.className = found.error ? "flat bad" : "flat good";
-    job.setAttribute("aria-invalid", found.error ? "true" : "false");
     if (found.error) {
-      said.textContent = found.error;
-      expected.replaceChildren();
+      say(found.error, "bad", found.line ?? 0);
+      later();
       return;
     }
     const may = found.free || maySpend;
-    said.textContent = `A job for mlcd ${found.kind}: ${found.name} on ${found.infra}.` + (may ? "" : " It charges real money: start it from a terminal, or start this page with --allow-spend.");
-    start.disabled = !may;
-    expected.className = "";
-    expected.textContent = "The dry run is under way ...";
+    const told = `A job for mlcd ${found.kind}: ${found.name} on ${found.infra}.` + (may ? "" : " It charges real money: start it from a terminal, or start this page with --allow-spend.");
+    say(`${told} The dry run is under way ...`, "dim");
+    later("The dry run is under way ...");
     waiting = setTimeout(async () => {
       try {
         const dry = await ask("/api/dry-run", { job: job.value });
-        if (mine === turn) showDryRun(dry);
+        if (mine !== turn) return;
+        const nothing = nothingFits(dry);
+        say(nothing || told, nothing ? "amber" : "good");
+        showDryRun(dry);
+        start.disabled = !may || nothing !== "";
       } catch (error) {
         if (mine !== turn) return;
-        expected.textContent = error.message;
-        expected.className = "bad";
-        start.disabled = true;
+        say(error.message, "bad", Number(/^job\.yaml:(\d+):/.exec(error.message)?.[1] ?? 0));
+        later();
       }
     }, 700);
   } catch (error) {
-    if (mine === turn) { said.textContent = error.message; said.className = "flat bad"; }
+    if (mine === turn) say(error.message, "bad");
   }
 }
 
