@@ -98,13 +98,21 @@ def kept_text(problem: Problem, reserve: Plan | None, amount: Callable[[Plan], s
     return "" if reserve is None else f" besides {amount(reserve)} kept to {use} {reserve.config}"
 
 
+def broken_limits(paid: Receipt, seconds: float, usd: Usd) -> tuple[str, ...]:
+    """Which limits what is predicted does not fit, of "budget" and "deadline", by what is left for the run."""
+    over = paid.run_cap_usd is not None and usd > paid.run_cap_usd
+    late = paid.run_cap_seconds is not None and seconds > paid.run_cap_seconds
+    return (*(["budget"] if over else []), *(["deadline"] if late else []))
+
+
 def _over(paid: Receipt, seconds: float, usd: Usd) -> str:
-    """`, over the $55.81 left`; "" if what is predicted fits what is left for the run."""
-    if paid.run_cap_usd is not None and usd > paid.run_cap_usd:
-        return f", over the {max(paid.run_cap_usd, Usd(0))} left"
-    if paid.run_cap_seconds is not None and seconds > paid.run_cap_seconds:
-        return f", later than the {format_seconds(max(paid.run_cap_seconds, 0.0))} left"
-    return ""
+    """`, over the $55.81 left`, `, later than the 7 h left`, or both; "" if what is predicted fits what is left."""
+    broken, parts = broken_limits(paid, seconds, usd), []
+    if "budget" in broken and paid.run_cap_usd is not None:
+        parts.append(f"over the {max(paid.run_cap_usd, Usd(0))} left")
+    if "deadline" in broken and paid.run_cap_seconds is not None:
+        parts.append(f"later than the {format_seconds(max(paid.run_cap_seconds, 0.0))} left")
+    return f", {' and '.join(parts)}" if parts else ""
 
 
 def skipped_texts(ledger: Ledger, refused: NDArray[np.bool_]) -> tuple[str, ...]:
