@@ -169,8 +169,8 @@ def _open(run: Run[Any], group: UntriedGroup, *, told: bool) -> str:
     few = "1 other is" if group.count == 1 else f"{group.count} others are"
     more = " or more" if group.count > 1 else ""
     but, word = "" if is_better else "but ", "in" if "deadline" in units else "for"
-    told = f"{few} expected to fit, {but}{word} {value}{more}."
-    return f"{told} {in_short(ended)}".rstrip() if is_better else told
+    line = f"{few} expected to fit, {but}{word} {value}{more}."
+    return f"{line} {in_short(ended)}".rstrip() if is_better else line
 
 
 def _ended(run: Run[Any]) -> str:
