@@ -328,6 +328,14 @@ def test_what_if_answers_as_the_python_function_does(
     choice = page.locator('[data-out="choice"]').inner_text()
     assert choice == str(mlcd.what_if(run, budget=300).choice.config)  # type: ignore[union-attr]
     shot(page, "what-if")
+    receipt = run.record.train_findings.receipt
+    lead = page.locator(".lead").inner_text()
+    assert f"this run's took {receipt.run_usd}" in lead, "what was paid, beside what is expected"
+    assert f"search {receipt.search_usd}" in page.locator("[data-out=split_usd]").inner_text()
+    types = [config.instance for config in run.record.problem.space]
+    keys = page.locator("#front .marks span").all_inner_texts()
+    named = [name for name in dict.fromkeys(types) if name in keys]
+    assert keys[: len(named)] == named, "types have the job's order, whatever is best now"
     check_access(page)
     with page.expect_response(re.compile("what-if.*next_trial=yes")) as answer:
         page.get_by_role("button", name="-$20").click()

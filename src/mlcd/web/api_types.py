@@ -146,6 +146,7 @@ class BudgetStepJson:
     text: str
     seconds: Seconds
     usd: Money
+    worst_usd: Annotated[Money, "the training at its upper bound; with the search, this is the budget"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from tests.report_samples import (
 from mlcd.errors import BadInput
 from mlcd.findings import shown
 from mlcd.findings.batches import paid_by
+from mlcd.report.frame import series
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.pictures import pictures_of
 from mlcd.report.svg import Drawing, number
@@ -355,3 +356,15 @@ def test_the_speed_picture_has_a_curve_per_batch() -> None:
     text = picture_of(batches_run(), "speed")
     for batch in (64, 256, 512):
         assert f">B = {batch}<" in text
+
+
+def test_type_has_one_look_in_all_runs_of_a_job() -> None:
+    """By its place in the job, whatever was chosen or tried first."""
+    run = shown(budget_run())
+    types = list(dict.fromkeys(config.instance for config in run.problem.space))
+    looks = series(run)
+    assert len(looks) > 1
+    assert {name: look.css for name, look in looks.items()} == {name: f"s{types.index(name)}" for name in looks}
+    assert {look.shape for look in looks.values()} == {types.index(name) for name in looks}
+    later = shown(replace(run, steps=run.steps[-3:], findings=None))
+    assert all(look == looks[name] for name, look in series(later).items())
