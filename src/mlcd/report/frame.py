@@ -1,6 +1,6 @@
 """What the pictures share: the frame with its axes, the legend, and the colour of each type."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlcd.report.labels import Box, text_width
@@ -68,9 +68,18 @@ def series(record: SearchRun) -> Mapping[str, Series]:
 
 def _curves_of_the_job(record: SearchRun) -> list[str]:
     """All that could be tried, in the job's order; no more than one more than the palette has."""
+    return _in_order(curve_of(record, config) for config in record.problem.space)
+
+
+def types_of_the_job(record: SearchRun) -> list[str]:
+    """Its instance types, likewise."""
+    return _in_order(config.instance for config in record.problem.space)
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
     found: dict[str, None] = {}
-    for config in record.problem.space:
-        found[curve_of(record, config)] = None
+    for name in names:
+        found[name] = None
         if len(found) > SERIES:
             break
     return [*found]
