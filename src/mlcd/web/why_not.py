@@ -150,6 +150,8 @@ def answer(run: Run[Any], subject: str) -> Answer:
         if told:
             short = tuple(in_short(each) for each in told)
             return Answer(short=short, more=told if short != told else ())
+    if not subject or "instance" not in cast(SearchRun, run).problem.space.configs[0].as_dict():
+        return Answer()  # as of a server on this machine
     tried, untried = _of_type(run, subject)
     known = {each.config for each in _untried_of(run)} | run.history.tried if run.findings is not None else set()
     whole = all(config in known for config in configs_of(run, subject)) if known else False

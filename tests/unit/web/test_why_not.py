@@ -317,6 +317,13 @@ def test_configurations_of_a_server_are_explained() -> None:
     assert run.serve_findings.rejected[0].subject in reason(shown(serving_run()))
 
 
+def test_what_cannot_be_asked_about_has_no_answer() -> None:
+    """A server on this machine has no instance types."""
+    for run in (serving_run(), budget_run()):
+        assert answers(shown(run), "") == ()
+        assert answers(shown(run), "p9.nothing") == ()
+
+
 def test_untried_configurations_of_a_server_are_explained() -> None:
     whole = serving_run()
     cut = shown(replace(whole, steps=(*whole.trials[:2], *whole.steps[len(whole.trials) :]), findings=None))
