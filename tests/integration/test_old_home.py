@@ -158,7 +158,9 @@ def reworded(text: str) -> str:
     """A text of 0.1.0 in the current wording."""
     for before, after in REWORDED.items():
         text = text.replace(before, after)
-    return re.sub(r"([0-9.,]+%) slower", r"takes \1 longer", text)
+    text = re.sub(r"([0-9.,]+%) slower", r"takes \1 longer", text)
+    text = re.sub(r",? (and|but) (\$[0-9.,]+) more expensive", r" \1 costs \2 more", text)
+    return text.replace(", and takes ", " and takes ")
 
 
 UNTRIED = ("not tried", "not tried yet")
@@ -166,6 +168,16 @@ UNTRIED = ("not tried", "not tried yet")
 MENDED = re.compile(r"\.why_not\[[0-9]+\]\.usd_per_million_requests")
 """A figure that was wrong in 0.1.0, which stored no findings: another configuration's price was at its measured rate,
 the choice's at its promised one."""
+
+
+OVER = re.compile(r"(p[0-9]+) [0-9.]+ m?s over the limit at (\S+)")
+"""What 0.1.0 said of a latency: by how much it is over the limit; now both are named."""
+
+
+def same_latency(old: Any, new: Any) -> bool:
+    """Whether both name the same percentile at the same rate."""
+    found = OVER.fullmatch(old) if isinstance(old, str) else None
+    return found is not None and re.fullmatch(rf"{found[1]} .*, over the limit of .*, at {found[2]}", new) is not None
 
 
 def differences(old: Any, new: Any, at: str = "") -> Iterator[str]:
@@ -183,7 +195,9 @@ def differences(old: Any, new: Any, at: str = "") -> Iterator[str]:
     elif MENDED.fullmatch(at) and old is not None:
         if new is None or new < old:  # less is promised than was measured
             yield f"{at}: {old!r} became {new!r}"
-    elif old in UNTRIED and isinstance(new, str) and new.startswith((f"{old}: ", f"{old}; ")):
+    elif (old in UNTRIED and isinstance(new, str) and new.startswith((f"{old}: ", f"{old}; "))) or same_latency(
+        old, new
+    ):
         return
     elif isinstance(old, float) and isinstance(new, int | float):
         if not math.isclose(old, new, rel_tol=1e-6, abs_tol=1e-9):  # intervals are fitted: another BLAS, other digits

@@ -114,7 +114,7 @@ def test_picture_of_the_readme(chromium: Any, server: PageServer, home: Path) ->
         page.goto(f"{server.address}/runs/{result.run_id}")
         page.wait_for_selector("#run[data-drawn]")
         page.get_by_label("Why not").select_option("p3.2xlarge")
-        page.wait_for_selector("#why-not-answers li")
+        page.wait_for_selector("#why-not-more:not([hidden])")
         screen = page.locator("#run").inner_text()
         assert f"{MORE_USD} more:" in screen
         assert "p3.2xlarge" in page.locator("#why-not-answers").inner_text()
@@ -200,6 +200,40 @@ def test_list_of_runs_follows_what_goes_on(page: Any, server: PageServer, home: 
     assert page.get_by_label(f"Compare {name}").is_checked()
 
 
+def test_answer_to_another_question_is_not_shown(
+    page: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]
+) -> None:
+    """The first question is answered last: its answer is ignored, and gone as soon as another one is asked."""
+    first, second = sorted({config.instance for config in results[0].record.problem.space})[:2]
+    page.goto(f"{server.address}/runs/{results[0].run_id}")
+    page.wait_for_selector("#run[data-drawn]")
+    held: list[Any] = []
+
+    def hold(route: Any) -> None:
+        held.append(route)
+
+    page.route(f"**/why-not?of={first}", hold)
+    choice, shown = page.get_by_label("Why not"), page.locator("#why-not-answers")
+    choice.select_option(second)
+    page.wait_for_function(
+        "name => document.querySelector('#why-not-answers').innerText.includes(name)", arg=f"x {second}"
+    )
+    old = shown.inner_text()
+    choice.select_option(first)
+    assert shown.inner_text() == "...", "the answer to the other question is gone at once"
+    choice.select_option(second)
+    choice.select_option(first)
+    choice.select_option(second)
+    page.wait_for_function(
+        "name => document.querySelector('#why-not-answers').innerText.includes(name)", arg=f"x {second}"
+    )
+    assert len(held) == 2
+    for route in held:
+        route.fulfill(json={"answers": ["of the first"], "more": [], "subjects": []})
+    page.wait_for_timeout(300)
+    assert shown.inner_text() == old
+
+
 def test_run_says_why_it_was_chosen_what_it_cost_and_why_not_another(
     page: Any, server: PageServer, results: tuple[mlcd.Result, mlcd.Result]
 ) -> None:
@@ -218,9 +252,11 @@ def test_run_says_why_it_was_chosen_what_it_cost_and_why_not_another(
     instances = {config.instance for config in run.record.problem.space}
     other = next(name for name in sorted(instances) if name != run.best.config.instance)
     page.get_by_label("Why not").select_option(other)
-    page.wait_for_selector("#why-not-answers li")
-    told = page.locator("#why-not-answers").inner_text()
-    assert other in told
+    page.wait_for_selector("#why-not-more:not([hidden])")
+    assert other in page.locator("#why-not-answers").inner_text()
+    assert not page.locator("#why-not-more ul").is_visible(), "the rest is where it is asked for"
+    page.get_by_text("More", exact=True).click()
+    told = page.locator("#why-not-answers").inner_text() + page.locator("#why-not-more").inner_text()
     about = [each.text for each in found.rejected if each.config and each.config.instance == other]
     about += [each.text for each in found.untried if each.config.instance == other]
     assert about[0] in told
@@ -292,6 +328,14 @@ def test_what_if_answers_as_the_python_function_does(
     choice = page.locator('[data-out="choice"]').inner_text()
     assert choice == str(mlcd.what_if(run, budget=300).choice.config)  # type: ignore[union-attr]
     shot(page, "what-if")
+    receipt = run.record.train_findings.receipt
+    lead = page.locator(".lead").inner_text()
+    assert f"this run's took {receipt.run_usd}" in lead, "what was paid, beside what is expected"
+    assert f"search {receipt.search_usd}" in page.locator("[data-out=split_usd]").inner_text()
+    types = [config.instance for config in run.record.problem.space]
+    keys = page.locator("#front .marks span").all_inner_texts()
+    named = [name for name in dict.fromkeys(types) if name in keys]
+    assert keys[: len(named)] == named, "types have the job's order, whatever is best now"
     check_access(page)
     with page.expect_response(re.compile("what-if.*next_trial=yes")) as answer:
         page.get_by_role("button", name="-$20").click()

@@ -177,7 +177,7 @@ def test_runs_of_every_kind_with_hostile_text_everywhere_are_inert(server: PageS
             assert_inert(page, name)
             for value in server.get(f"/api/runs/{name}/why-not")["subjects"][:8]:
                 page.get_by_label("Why not").select_option(value)
-                page.wait_for_selector("#why-not-answers li")
+                page.wait_for_selector("#why-not-answers:not([aria-busy]) li")
             assert_inert(page, name)
             page.goto(f"{server.address}/runs/{name}/report")
             assert "onerror" in page.locator("main").inner_text()

@@ -48,6 +48,9 @@ class Aftermath(Protocol):
         ...
 
 
+SURE_TO_FIT, LEAST_TOLD = 0.995, 0.005
+"""Probabilities from which a trial's reason says nothing of them, and under which it says that only."""
+
 AMPLE_TRAININGS = 10
 """A budget for so many times the training that could start now is no reason to try one thing at a time. Budgets in the
 benchmarks are at most 3 times the least."""
@@ -307,17 +310,28 @@ def _shorter_than_a_trial(problem: Problem, history: History, remaining: Remaini
 
 
 def _reason(problem: Problem, suggestion: Suggestion) -> str:
-    """The suggestion's reason, with what training there is expected to take: median, and 95% of the model's belief."""
+    """The suggestion's reason, how likely training there is to fit, and what it is expected to take.
+
+    That is the median, and 95% of the model's belief.
+    """
     expected, config = suggestion.expected, suggestion.config
     if expected is None or not problem.work_known or problem.verify_seconds is not None:
         return suggestion.reason
+    told = suggestion.reason + (_chance_text(suggestion.chance) if problem.goal.is_limited else "")
     seconds = problem.work_of(config) / expected.samples_per_second * problem.stretch_of(config)
     factor = math.exp(min(Z95 * expected.deviation, 100.0))
     if not seconds * factor < MOST_SECONDS:
-        return suggestion.reason
+        return told
     low, high = format_seconds(seconds / factor), format_seconds(seconds * factor)
     usd = problem.price(config).for_seconds(seconds) + problem.move_to(config).usd
-    return f"{suggestion.reason}; expected {format_seconds(seconds)} ({low} .. {high}) and {usd} there"
+    return f"{told}; expected {format_seconds(seconds)} ({low} .. {high}) and {usd} there"
+
+
+def _chance_text(chance: float | None) -> str:
+    """`; fits the limits with probability 12%`; "" where it is not known, or as good as certain."""
+    if chance is None or not chance < SURE_TO_FIT:
+        return ""
+    return f"; fits the limits with probability {f'{chance:.0%}' if chance >= LEAST_TOLD else 'under 1%'}"
 
 
 def _is_met(problem: Problem, history: History) -> bool:

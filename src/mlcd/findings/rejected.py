@@ -85,7 +85,7 @@ def _lost(run: SearchRun, plan: Plan, paid: Receipt, *, guarded: bool) -> tuple[
             Objective.COST: RejectionReason.DEARER,
             Objective.KNEE: RejectionReason.WORSE_KNEE,
         }
-        return kinds[run.problem.goal.minimize], f"{compared}, and {worse_elsewhere}" if worse_elsewhere else compared
+        return kinds[run.problem.goal.minimize], f"{compared} and {worse_elsewhere}" if worse_elsewhere else compared
     if ratio == 1:
         return RejectionReason.TIED, f"{compared}, and {worse_elsewhere or 'no better otherwise'}"
     if run.finished_trial is not None:
@@ -98,7 +98,7 @@ def _worse_elsewhere(minimize: Objective, plan: Plan, choice: Plan) -> str:
     if minimize is Objective.COST:
         later = plan.seconds - choice.seconds
         return f"takes {format_seconds(later)} longer" if later > 0 else ""
-    return f"{plan.usd - choice.usd} more expensive" if plan.usd > choice.usd else ""
+    return f"costs {plan.usd - choice.usd} more" if plan.usd > choice.usd else ""
 
 
 def _compared(minimize: Objective, ratio: float) -> str:
@@ -191,7 +191,9 @@ def _untried(
             text = f"not tried: {_refusal(ledger, configs, short_of)}"
         elif short_of:
             text = f"not tried: {short_of}"
-        elif not some_tried:
+        elif some_tried:
+            text += _ended(run)
+        else:
             text += _unworthy(run, problem, configs, known)
         yield RejectedConfig(
             subject=_group(configs, some_tried=some_tried),
@@ -202,9 +204,14 @@ def _untried(
         )
 
 
+def _ended(run: SearchRun) -> str:
+    """`: no further trial is expected to pay for itself`: why the search ended, once the run has."""
+    return f": {run.stopped}" if run.stopped and run.status.is_final else ""
+
+
 def _unworthy(run: SearchRun, problem: Problem, configs: list[Config], known: Sequence[Untried]) -> str:
     """`: no further trial is expected to pay for itself; the model expects 2 h and $5 at best`: what is known of it."""
-    why = f": {run.stopped}" if run.stopped and run.status.is_final else ""
+    why = _ended(run)
     among = set(configs)
     best = best_expected(problem.goal, (each for each in known if each.config in among))
     if best is None or best.seconds is None:

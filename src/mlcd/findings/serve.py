@@ -208,9 +208,8 @@ def missed(run: SearchRun, trial: Measurement) -> RejectedConfig:
             return _rejected(
                 run, trial, RejectionReason.BREAKS_SLO, f"{load.errors:,} of {load.requests:,} requests failed"
             )
-        over = _latency(goal, load) - goal.slo.seconds
-        at = f"at {speed_text(trial.samples_per_second)}/s"
-        text = f"p{goal.slo.percentile} {latency_text(over)} over the limit {at}"
+        seen = _over_text(f"p{goal.slo.percentile}", _latency(goal, load), goal.slo.seconds)
+        text = f"{seen}, at {speed_text(trial.samples_per_second)}/s"
         return _rejected(run, trial, RejectionReason.BREAKS_SLO, text)
     broken = [limit for limit in goal.token_limits if load is None or not load.keeps(limit)]
     if broken:
@@ -228,5 +227,10 @@ def _broken_text(trial: Measurement, broken: list[ChatLimit]) -> str:
     if load.errors:
         return f"{load.errors:,} of {load.requests:,} requests failed"
     tokens = load.tokens
-    over = [f"{b.metric} p{b.percentile} {latency_text(tokens.seen(b) - b.seconds)} over the limit" for b in broken]
-    return f"{' and '.join(over)} with {tokens.concurrency:.3g} in flight"
+    over = [_over_text(f"{b.metric} p{b.percentile}", tokens.seen(b), b.seconds) for b in broken]
+    return f"{' and '.join(over)}, with {tokens.concurrency:.3g} in flight"
+
+
+def _over_text(name: str, seconds: float, limit: float) -> str:
+    """`p99 104 ms, over the limit of 50 ms`."""
+    return f"{name} {latency_text(seconds)}, over the limit of {latency_text(limit)}"

@@ -115,7 +115,16 @@ def _of_step(run: AnyRun, step: Step, worth_text: str) -> DecisionLine:
         text, what = f"Verified {where}{reason}: {came}{paid}.", "verified"
     else:
         text, what = f"{_training_words(step)} {where}{reason}: {came}{paid}.", "trained"
-    return DecisionLine(seconds=step.started_seconds, what=what, text=text, step=step.number)
+    return DecisionLine(seconds=_when(run, step), what=what, text=text, step=step.number)
+
+
+def _when(run: AnyRun, step: Step) -> float:
+    """Its start; of a training, its end, unless something else was decided while it ran."""
+    if step.role is not Role.TRAINING or step.outcome is None:
+        return step.started_seconds
+    end = step.started_seconds + step.outcome.seconds
+    during = any(step.started_seconds <= each.started_seconds < end for each in run.steps if each is not step)
+    return step.started_seconds if during else end
 
 
 def _training_words(step: Step) -> str:

@@ -1,6 +1,6 @@
 """What the pictures share: the frame with its axes, the legend, and the colour of each type."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from mlcd.report.labels import Box, text_width
@@ -41,16 +41,48 @@ def curve_of(record: SearchRun, config: Config) -> str:
 
 
 def series(record: SearchRun) -> Mapping[str, Series]:
-    """The curves with a trial, best first; beyond the palette they share one look."""
+    """The curves with a trial, best first; beyond the palette they share one look.
+
+    Looks follow the order of the types in the job, so that a type has one look however the run goes on, and in runs of
+    the same job. Of more types than the palette has, those that were tried have looks, by their first trial.
+    """
     tried = {curve_of(record, trial.config): None for trial in record.history}
     chosen = {curve_of(record, record.choice.config): None} if record.choice else {}
     best_first = {curve_of(record, plan.config): None for plan in record.train_findings.ranked}
     order = [*{**chosen, **best_first, **tried}]
     room = SERIES if len(order) <= SERIES else SERIES - 1
-    return {
-        instance: Series(instance=instance, css=f"s{at}" if at < room else "other", shape=at if at < room else 0)
-        for at, instance in enumerate(order)
-    }
+    fixed = _curves_of_the_job(record)
+    if len(order) > SERIES:
+        fixed = order
+    elif len(fixed) > SERIES:
+        fixed = [*{**tried, **best_first, **chosen}]
+    places = {instance: at for at, instance in enumerate(fixed)}
+    found = {}
+    for instance in order:
+        at = places[instance]
+        found[instance] = Series(
+            instance=instance, css=f"s{at}" if at < room else "other", shape=at if at < room else 0
+        )
+    return found
+
+
+def _curves_of_the_job(record: SearchRun) -> list[str]:
+    """All that could be tried, in the job's order; no more than one more than the palette has."""
+    return _in_order(curve_of(record, config) for config in record.problem.space)
+
+
+def types_of_the_job(record: SearchRun) -> list[str]:
+    """Its instance types, likewise."""
+    return _in_order(config.instance for config in record.problem.space)
+
+
+def _in_order(names: Iterable[str]) -> list[str]:
+    found: dict[str, None] = {}
+    for name in names:
+        found[name] = None
+        if len(found) > SERIES:
+            break
+    return [*found]
 
 
 def legend_items(looks: Mapping[str, Series]) -> list[tuple[str, Series | None]]:

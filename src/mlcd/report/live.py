@@ -48,7 +48,7 @@ class RunningStatus:
     def text(self, now: float, width: int, *, plain: bool = False) -> str:
         """One line of at most `width` characters: always the clock, money and time to go; the rest if there is room."""
         gone, spent = max(0.0, now - self.at), str(self.spent)
-        done = "" if self.fraction is None else f"{self.fraction:.0%}"
+        done = "" if self.fraction is None else f"{int(100 * self.fraction)}%"  # 100% is said when it is done
         clock = clock_text(self.elapsed_seconds + gone)
         rest = "" if self.to_go_seconds is None else f"~{short_seconds(max(0.0, self.to_go_seconds - gone))} to go"
         spent_of = f"{spent} spent" if self.budget is None else f"{spent} of {self.budget}"

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 from mlcd.report.clock_axis import ClockAxis, clock_axis, end_of
-from mlcd.report.frame import empty, legend, legend_bottom, origin_mark
+from mlcd.report.frame import empty, legend, legend_bottom, origin_mark, types_of_the_job
 from mlcd.report.labels import Box, text_width
 from mlcd.report.palette import SERIES
 from mlcd.report.picture import Picture, PictureTable, table_of
@@ -15,7 +16,8 @@ from mlcd.report.thinning import drawn_text, thinned
 from mlcd.report.ticks import Scale
 from mlcd.report.wording import plural
 from mlcd.run.attempt import Attempt, Ending
-from mlcd.run.run import AnyRun
+from mlcd.run.kind import Kind
+from mlcd.run.run import AnyRun, SearchRun
 from mlcd.run.step import Role, Step
 from mlcd.trial.epoch import FailedEpoch
 from mlcd.trial.trial import Failure
@@ -99,9 +101,16 @@ def _table(record: AnyRun, bars: Sequence[_Bar]) -> PictureTable:
     return table_of(heads, rows, note=drawn_text(len(bars), len(record.steps), "steps"))
 
 
-def _colours(bars: Sequence[_Bar]) -> dict[str, str]:
-    """The class of each place: the instance type, or the memory of functions, by how often it is used."""
+def _colours(record: AnyRun, bars: Sequence[_Bar]) -> dict[str, str]:
+    """The class of each place: the instance type, or the memory of functions, in the order they were used.
+
+    Of a training, types have the colours of the other pictures (`frame.series`).
+    """
     order = list(dict.fromkeys(_place(bar.step) for bar in bars))
+    if record.kind is Kind.TRAIN and all("instance" in bar.step.config.as_dict() for bar in bars):
+        fixed = types_of_the_job(cast(SearchRun, record))
+        if len(fixed) <= SERIES and set(order) <= set(fixed):
+            return {name: f"s{fixed.index(name)}" for name in order}
     room = SERIES if len(order) <= SERIES else SERIES - 1
     return {name: f"s{at}" if at < room else "other" for at, name in enumerate(order)}
 
@@ -131,7 +140,7 @@ def _items(record: AnyRun, bars: Sequence[_Bar], colours: Mapping[str, str]) -> 
 
 
 def _svg(record: AnyRun, bars: Sequence[_Bar], lanes: Sequence[str], table: PictureTable, width: float) -> str:
-    colours = _colours(bars)
+    colours = _colours(record, bars)
     items = _items(record, bars, colours)
     top = legend_bottom(items, width) + 8
     height = top + _LANE * max(len(lanes), 1) + 62

@@ -133,7 +133,7 @@ class TrainTrialJson:
     round: Annotated[Count, "trials of one round ran in parallel"]
     config: Knobs
     attempt: Annotated[Number, "of this configuration"]
-    reason: Annotated[str, "why it was tried"]
+    reason: Annotated[str, "why it was tried: a saving in it is a mean, the time and money it expects are medians"]
     usd_per_hour: Annotated[Money, "of the whole configuration"]
     authorised_usd: Annotated[Money, "the most it was authorised to cost"]
     authorised_seconds: Annotated[Seconds, "the longest it was authorised to take"]

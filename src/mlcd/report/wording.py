@@ -1,5 +1,7 @@
 """How numbers are written: speeds, ratios, short durations, confidence. One form each for all reports."""
 
+import re
+
 from mlcd.run.attempt import Attempt, Ending
 from mlcd.trial.watched import Watch
 from mlcd.units import format_seconds, percent_text, speed_text
@@ -70,8 +72,8 @@ def plural(count: int, noun: str) -> str:
 
 
 def sentence(text: str) -> str:
-    """`text` with a capital first letter."""
-    return text[:1].upper() + text[1:]
+    """`text` with a capital first letter; `p99` stays."""
+    return text if re.match(r"p\d", text) else text[:1].upper() + text[1:]
 
 
 def restart_text(run: Attempt) -> str:

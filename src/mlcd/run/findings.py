@@ -118,16 +118,23 @@ class Receipt:
         return None if self.cap_seconds is None else self.cap_seconds - self.sunk_seconds
 
     def over_text(self, seconds: float, usd: Usd) -> str:
-        """`, over the $55.81 left`; "" if a training that takes this fits what remained for it."""
-        if self.is_dear(usd):
-            return f", over the {max(self.run_cap_usd or ZERO, ZERO)} left"
-        if self.run_cap_seconds is not None and seconds > self.run_cap_seconds:
-            return f", later than the {format_seconds(max(self.run_cap_seconds, 0.0))} left"
-        return ""
+        """`, over the $55.81 left`, `, later than the 7 h left` or both; "" if a training that takes this fits."""
+        parts = [f"over the {max(self.run_cap_usd or ZERO, ZERO)} left"] if self.is_dear(usd) else []
+        if self.is_late(seconds):
+            parts.append(f"later than the {format_seconds(max(self.run_cap_seconds or 0.0, 0.0))} left")
+        return f", {' and '.join(parts)}" if parts else ""
+
+    def broken_limits(self, seconds: float, usd: Usd) -> tuple[str, ...]:
+        """Which limits a training that takes this does not fit: "budget", "deadline", both or none."""
+        return (*(["budget"] if self.is_dear(usd) else []), *(["deadline"] if self.is_late(seconds) else []))
 
     def is_dear(self, usd: Usd) -> bool:
         """Whether it costs more than the budget that remained for the run."""
         return self.run_cap_usd is not None and usd > self.run_cap_usd
+
+    def is_late(self, seconds: float) -> bool:
+        """Whether it takes longer than the time that remained for the run."""
+        return self.run_cap_seconds is not None and seconds > self.run_cap_seconds
 
 
 class RejectionReason(StrEnum):

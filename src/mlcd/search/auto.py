@@ -84,6 +84,7 @@ class Auto(MeasuredStrategy):
                     config=problem.space.configs[row],
                     reason=_reason(setting, values, row),
                     expected=model.expectation(row) if history.measured else None,
+                    chance=None if setting.now is None else float(values.chance[row]),
                 )
             )
             if len(picks) > 1:

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
+from scipy.special import ndtr, stdtr
 
 from mlcd.goal import Objective
 from mlcd.models.speed import SpeedModel, as_expected, speed_model
@@ -117,7 +117,8 @@ class HeterBO(MeasuredStrategy):
             row = int(np.where(candidates, score, -np.inf).argmax())
             if not candidates[row] or score[row] <= 0:
                 break
-            picks.append(_suggestion(problem, row, reason.format(amount(problem, score[row])), model))
+            found = _suggestion(problem, row, reason.format(amount(problem, score[row])), model)
+            picks.append(replace(found, chance=self._chance(problem, remaining, model, row)))
             candidates = candidates.copy()
             candidates[row] = False
             round_seconds = max(round_seconds, float(problem.planned_trial_seconds[row]))
@@ -169,6 +170,11 @@ class HeterBO(MeasuredStrategy):
     def _log_longest(self, problem: Problem, remaining: Remaining) -> Floats:
         """(N,) ln of the longest run that still fits on each configuration."""
         return log_seconds_that_fit(problem, remaining)
+
+    def _chance(self, problem: Problem, remaining: Remaining, model: SpeedModel, row: int) -> float:
+        """The probability that the training fits what remains after the trial."""
+        room = float(self._log_longest(problem, remaining)[row] - model.log_seconds[row])
+        return float(ndtr(room / math.sqrt(max(float(model.variance[row]), 1e-12))))
 
     def _can_use_pandora(self, problem: Problem, remaining: Remaining) -> bool:
         """Whether a useless trial costs little: there is no limit, or every trial informs the one speed curve."""

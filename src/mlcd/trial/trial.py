@@ -60,11 +60,13 @@ class Suggestion:
     """A configuration worth a trial, with the reason in words for the user.
 
     expected  what the strategy expects of it; None if it has no model, or no trial to base one on
+    chance    the probability that the work fits the limits there; None where the strategy has none, or tells it itself
     """
 
     config: Config
     reason: str
     expected: Expectation | None = None
+    chance: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -42,7 +42,7 @@ from mlcd.web.processes import Processes
 from mlcd.web.records import NoSuchRun, Records
 from mlcd.web.serving_what_if import limits_in, serving_what_if_json
 from mlcd.web.what_if import what_if_json
-from mlcd.web.why_not import answers, subjects
+from mlcd.web.why_not import answer, subjects
 
 MOST_LISTED = 200
 MOST_LINES = 2_000
@@ -324,7 +324,8 @@ class Api:
     def why_not(self, run_id: str, *, of: str | None) -> WhyNotJson:
         """See the table."""
         run = self.records.run(run_id)
-        return WhyNotJson(run_id=run_id, of=of or "", answers=answers(run, of) if of else (), subjects=subjects(run))
+        found = answer(run, of or "")
+        return WhyNotJson(run_id=run_id, of=of or "", answers=found.short, more=found.more, subjects=subjects(run))
 
     def list_logs(self, run_id: str) -> LogsJson:
         """See the table."""

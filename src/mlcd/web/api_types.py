@@ -146,6 +146,7 @@ class BudgetStepJson:
     text: str
     seconds: Seconds
     usd: Money
+    worst_usd: Annotated[Money, "the training at its upper bound; with the search, this is the budget"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -213,7 +214,8 @@ class WhyNotJson:
 
     run_id: str
     of: Annotated[str, "an instance type, or a configuration of a server"]
-    answers: Annotated[tuple[str, ...], "sentences; empty if nothing is recorded of it"]
+    answers: Annotated[tuple[str, ...], "sentences, the reason first; empty if nothing is recorded of it"]
+    more: Annotated[tuple[str, ...], "all that is recorded of it, in full; empty if `answers` say it"]
     subjects: Annotated[tuple[str, ...], "all that can be asked about"]
 
 

@@ -26,8 +26,31 @@ class Fact:
         return len(set(self.values)) > 1
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Taken:
+    """What the training of a run took in the end, without the search."""
+
+    seconds: float
+    usd: Usd
+
+
+def training_taken(run: Run[Any]) -> Taken | None:
+    """None while the training has not ended, and of other kinds."""
+    found = run.findings.train.receipt if run.findings and run.findings.train and run.kind is Kind.TRAIN else None
+    if (
+        found is None
+        or found.run_is_predicted
+        or found.run_failed
+        or found.run_seconds is None
+        or found.run_usd is None
+    ):
+        return None
+    return Taken(seconds=found.run_seconds, usd=found.run_usd)
+
+
 def compared(runs: Sequence[Run[Any]], now: Sequence[RunNowJson]) -> list[Fact]:
-    """The facts of these runs."""
+    """The facts of these runs; the least is marked where they are of one kind."""
+    alike = len({run.kind for run in runs}) == 1
 
     def fact(name: str, text: Callable[[Run[Any], RunNowJson], str]) -> Fact:
         return Fact(name=name, values=tuple(text(run, each) for run, each in zip(runs, now, strict=True)))
@@ -35,7 +58,7 @@ def compared(runs: Sequence[Run[Any]], now: Sequence[RunNowJson]) -> list[Fact]:
     def least(name: str, number: Callable[[Run[Any], RunNowJson], float | None], text: Callable[[float], str]) -> Fact:
         found = [number(run, each) for run, each in zip(runs, now, strict=True)]
         shown = tuple("-" if value is None else text(value) for value in found)
-        return Fact(name=name, values=shown, best=_least(found, text))
+        return Fact(name=name, values=shown, best=_least(found, text) if alike else ())
 
     return [
         fact("State", lambda _, each: each.state),
@@ -47,6 +70,22 @@ def compared(runs: Sequence[Run[Any]], now: Sequence[RunNowJson]) -> list[Fact]:
         fact("Chosen, or best so far", lambda _, each: each.best or "-"),
         least("Its time, expected", lambda _, each: each.best_seconds, format_seconds),
         least("Its cost, expected", lambda _, each: _dollars(each.best_usd), _money),
+        *(
+            [
+                least(
+                    "Its time, actual",
+                    lambda run, _: each.seconds if (each := training_taken(run)) else None,
+                    format_seconds,
+                ),
+                least(
+                    "Its cost, actual",
+                    lambda run, _: each.usd.dollars if (each := training_taken(run)) else None,
+                    _money,
+                ),
+            ]
+            if any(training_taken(run) for run in runs)
+            else []
+        ),
         fact("Trials", lambda _, each: str(each.trials)),
         least("Cost of the search", lambda run, _: run.search_usd.dollars if _searches(run) else None, _money),
         least("Time of the search", lambda run, _: run.search_seconds if _searches(run) else None, format_seconds),

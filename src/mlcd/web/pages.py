@@ -26,7 +26,7 @@ from mlcd.version import __version__
 from mlcd.web.answer import tiles
 from mlcd.web.api import catalog, templates
 from mlcd.web.api_types import BenchesJson, RunNowJson
-from mlcd.web.comparison import compared, verdict
+from mlcd.web.comparison import compared, training_taken, verdict
 from mlcd.web.records import Records
 from mlcd.web.run_page import WIDTHS, RunPage
 from mlcd.web.serving_what_if import limit_sliders, serving_what_if_json
@@ -169,6 +169,8 @@ class Pages:
             run=run,
             goal=str(run.problem.goal),
             found=found,
+            paid=training_taken(run),
+            types=list(dict.fromkeys(config.instance for config in run.problem.space)),
             most_usd=max([found.spent_usd.dollars + each.worst_usd.dollars for each in found.options], default=0.0),
             most_seconds=max([found.spent_seconds + each.worst_seconds for each in found.options], default=0.0),
         )

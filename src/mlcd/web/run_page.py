@@ -30,6 +30,8 @@ WIDTHS: Mapping[str, float] = {"narrow": NARROW, "half": 580.0, "wide": WIDE, "f
 """Widths that a picture is drawn for: a phone, one of two columns, one column, both columns."""
 BROAD = frozenset({"map", "timeline", "day"})
 """Pictures that take the whole width of the page: they have many columns."""
+MOST_DECISIONS = 16
+"""Decisions that are shown at once, the last ones; the earlier are one click away."""
 MOST_PARTS = 40
 """Parts that one request may ask for."""
 
@@ -130,7 +132,7 @@ class RunPage:
         return self._part("picture", picture=picture, svg=svg)
 
     def _decisions(self, run: Run[Any], _: str) -> Markup:
-        return self._part("decisions", lines=decisions(run), note=decisions_note(run))
+        return self._part("decisions", lines=decisions(run), note=decisions_note(run), most_decisions=MOST_DECISIONS)
 
     def _drawn_table(self, table: Table, _: str) -> Markup:
         return self._part("table", table=table)

@@ -60,7 +60,11 @@ def as_json(run_id: str, found: "WhatIf") -> WhatIfJson:
         ),
         steps=tuple(
             BudgetStepJson(
-                budget_usd=each.budget, text=str(each.plan.config), seconds=each.plan.seconds, usd=each.plan.usd
+                budget_usd=each.budget,
+                text=str(each.plan.config),
+                seconds=each.plan.seconds,
+                usd=each.plan.usd,
+                worst_usd=each.plan.worst_usd,
             )
             for each in found.steps
         ),

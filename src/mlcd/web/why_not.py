@@ -1,9 +1,9 @@
 """Why: what speaks for the choice, what failed, and what a run knows of another instance type or configuration."""
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, cast
 
 from mlcd.findings.outlook import more_text
@@ -20,6 +20,7 @@ from mlcd.run.step import Role
 from mlcd.trial.outcome import Status
 from mlcd.trial.plan import tie
 from mlcd.units import format_seconds
+from mlcd.web.why_short import LIMITS, configs_of, in_short, type_in_short, untried_groups, with_verb
 
 MOST_ANSWERS = 7
 """Sentences about one of them; the tables of the page have all."""
@@ -28,8 +29,6 @@ MOST_COUNTS = 16
 """Numbers of functions that can be asked about; the map has more."""
 FREE = "Free: what is left of a limit, less what is kept to train on the best choice so far."
 """Of runs of earlier versions, whose texts do not say what is kept."""
-_LIMITS = (RejectionReason.OVER_BUDGET, RejectionReason.LATE)
-_EXPECTED = (UntriedState.PREDICTED, UntriedState.OVER_LIMIT)
 _BEST = {Objective.TIME: "fastest", Objective.COST: "cheapest", Objective.KNEE: "best by time x cost"}
 
 
@@ -51,14 +50,9 @@ def reason(run: Run[Any]) -> str:
         told = f"What {run.strategy} chose: "
     elif any(each.reason is RejectionReason.TIED for each in measured):  # which may be a little faster
         told = f"One of the {best} that fit, of {plural(len(measured) + 1, 'measured deployment')}: "
-    barred = [each for each in measured[:1] if each.reason in _LIMITS and not _is_equal(run, each)]
-    fitting = [each for each in measured if each.reason not in _LIMITS][:1]
-    return told + "; ".join(f"{each.subject} {_with_verb(each.text)}" for each in (*barred, *fitting)) + "."
-
-
-def _with_verb(text: str) -> str:
-    """`is 7.2% cheaper` of `7.2% cheaper`, and `takes 52% less time` as it is."""
-    return f"is {text}" if text[:1].isdigit() or text.startswith(("as ", "$")) else text
+    barred = [each for each in measured[:1] if each.reason in LIMITS and not _is_equal(run, each)]
+    fitting = [each for each in measured if each.reason not in LIMITS][:1]
+    return told + "; ".join(f"{each.subject} {with_verb(each.text)}" for each in (*barred, *fitting)) + "."
 
 
 def _is_equal(run: Run[Any], rival: RejectedConfig) -> bool:
@@ -163,18 +157,48 @@ def subjects(run: Run[Any]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*(types if len(types) > 1 else ()), *tried, *configs]))[:MOST_SUBJECTS]
 
 
-def answers(run: Run[Any], subject: str) -> tuple[str, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """Why one was not chosen.
+
+    short  the answer first, with the number that decides
+    more   every sentence about it, in full; empty if `short` says all
+    """
+
+    short: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+
+def answer(run: Run[Any], subject: str) -> Answer:
     """Why this one of `subjects` was not chosen, or that it was; nothing for another text."""
     if run.kind is Kind.SERVERLESS:
-        return _of_fleets(cast(EpochRun, run), subject)
+        return Answer(short=_of_fleets(cast(EpochRun, run), subject))
     if run.kind is Kind.SERVE:
         told = tuple(sentence(each.text) + "." for each in _rejected(run) if each.subject == subject)
         if not told:
             untried = [each for each in _untried_of(run) if str(each.config) == subject]
             told = tuple(sentence(_untried_text(run, each)) + "." for each in untried)
         if told:
-            return told
-    found = [*_of_type(run, subject)]
+            short = tuple(in_short(each) for each in told)
+            return Answer(short=short, more=told if short != told else ())
+    if not subject or "instance" not in cast(SearchRun, run).problem.space.configs[0].as_dict():
+        return Answer()  # as of a server on this machine
+    tried, untried = _of_type(run, subject)
+    known = {each.config for each in _untried_of(run)} | run.history.tried if run.findings is not None else set()
+    whole = all(config in known for config in configs_of(run, subject)) if known else False
+    short = type_in_short(run, subject, tried, untried, whole=whole)
+    more = tuple(each for each in _in_full(run, subject, tried, untried) if each not in short)
+    return Answer(short=short, more=more)
+
+
+def _in_full(
+    run: Run[Any], subject: str, tried: Sequence[RejectedConfig], untried: Sequence[Untried]
+) -> tuple[str, ...]:
+    found = [
+        *(f"{sentence(each.subject)}: {each.text}." for each in tried),
+        *_untried(run, untried),
+        *_skipped(run, subject, untried),
+    ]
     more = len(found) - MOST_ANSWERS
     old = any(re.search(r" is free(?! besides)", text) for text in found)
     return (
@@ -213,64 +237,35 @@ def _of_fleets(run: EpochRun, subject: str) -> tuple[str, ...]:
     return (f"{share} ran with {subject}.", fleet_text(run, functions=functions, memory_mb=memory_mb))
 
 
-def _of_type(run: Run[Any], instance: str) -> Iterator[str]:
+def _of_type(run: Run[Any], instance: str) -> tuple[list[RejectedConfig], list[Untried]]:
+    """Those of a type that were tried, best first, and those that were not; else the group that the type is in."""
     if run.findings is None:
-        return
-    if run.choice is not None and run.choice.config.instance == instance:
-        yield f"{run.choice.config} was chosen."
+        return [], []
     untried = [each for each in _untried_of(run) if each.config.instance == instance]
-    for each in _rejected(run):
-        is_of_type = each.config.instance == instance if each.config else instance in each.instances and not untried
-        if is_of_type:
-            yield f"{sentence(each.subject)}: {each.text}."
-    yield from _counts(run, instance, untried)
-    yield from _untried(run, untried)
-    if run.findings.train is None or any(each.state is UntriedState.REFUSED for each in untried):
+    rejected = _rejected(run)
+    own = [each for each in rejected if each.config is not None and each.config.instance == instance]
+    groups = [each for each in rejected if each.config is None and instance in each.instances and not untried]
+    return [*own, *groups], untried
+
+
+def _skipped(run: Run[Any], instance: str, untried: Sequence[Untried]) -> Iterator[str]:
+    found = run.findings
+    if found is None or found.train is None or any(each.state is UntriedState.REFUSED for each in untried):
         return  # which says what its trial costs, and what was free at the end
     named = re.compile(rf"(?<![\w.-]){re.escape(instance)}(?![\w.-])")
-    for step in run.findings.train.account:
+    for step in found.train.account:
         for text in step.skipped:
             if named.search(text.partition(":")[0]):
                 yield f"After trial {step.trial}, skipped {text}."
 
 
-_IN_SHORT = {
-    UntriedState.REFUSED: "a trial does not fit the limits",
-    UntriedState.OVER_LIMIT: "the training is not expected to fit them",
-    UntriedState.RULED_OUT: "a trial of another one rules them out",
-    UntriedState.PREDICTED: "the search ended first",
-    UntriedState.NOT_TRIED: "the search ended first",
-}
-
-
-def _counts(run: Run[Any], instance: str, untried: Sequence[Untried]) -> Iterator[str]:
-    """`Not tried: 10, because a trial does not fit the limits; 2, ...`: in short, where there are several reasons."""
-    counts: Counter[str] = Counter(_IN_SHORT[each.state] for each in untried)
-    configs = [config for config in cast(SearchRun, run).problem.space if config.instance == instance]
-    known = {each.config for each in untried} | run.history.tried
-    if len(counts) > 1 and run.stopped:
-        some = "" if all(config in known for config in configs) else ", of those on the map"
-        told = "; ".join(f"{count}, because {why}" for why, count in counts.most_common())
-        yield f"Not tried{some}: {told}."
-
-
 def _untried(run: Run[Any], untried: Sequence[Untried]) -> Iterator[str]:
     """Why those of a type were not tried: for each reason, the one that came nearest to being tried or chosen."""
-    problem = cast(SearchRun, run).problem
-    goal, prices = problem.goal, problem.worst_trial_micros
-    for state in UntriedState:
-        of_state = [each for each in untried if each.state is state]
-        if not of_state:
-            continue
-        nearest = of_state[0]
-        if state in _EXPECTED:
-            by_cost = goal.budget is not None if state is UntriedState.OVER_LIMIT else goal.minimize is Objective.COST
-            nearest = min(of_state, key=lambda each: _expected(each, by_cost=by_cost))
-        more = f" and {len(of_state) - 1} more of its type" if len(of_state) > 1 else ""
-        if state is UntriedState.REFUSED:
-            nearest = min(of_state, key=lambda each: int(prices[problem.space.index[each.config]]))
-            more = more_text(len(of_state) - 1)
-        yield f"{nearest.config}{more}: {_untried_text(run, nearest)}."
+    for group in untried_groups(run, untried):
+        more = f" and {group.count - 1} more of its type" if group.count > 1 else ""
+        if group.state is UntriedState.REFUSED:
+            more = more_text(group.count - 1)
+        yield f"{group.nearest.config}{more}: {_untried_text(run, group.nearest)}."
 
 
 def _untried_text(run: Run[Any], untried: Untried) -> str:
@@ -291,13 +286,6 @@ def _untried_of(run: Run[Any]) -> tuple[Untried, ...]:
     if found is None:
         return ()
     return found.serve.untried_configs if found.serve else found.train.untried if found.train else ()
-
-
-def _expected(untried: Untried, *, by_cost: bool) -> float:
-    """The dollars, or the seconds, that the model expects."""
-    found = None if untried.usd is None else untried.usd.dollars
-    found = found if by_cost else untried.seconds
-    return math.inf if found is None else found
 
 
 def _rejected(run: Run[Any]) -> tuple[RejectedConfig, ...]:

@@ -34,8 +34,8 @@ from mlcd.search.registry import strategy
 from mlcd.space import Config
 from mlcd.trial.epoch import Epoch, FailedEpoch, Fleet, Phase, RemainingEpochs
 from mlcd.trial.outcome import Status
-from mlcd.trial.plan import Plan
-from mlcd.trial.trial import Expectation, FailureKind, Learned, Suggestion
+from mlcd.trial.plan import Plan, Remaining
+from mlcd.trial.trial import Expectation, FailureKind, History, Learned, Suggestion
 from mlcd.units import HOUR, ZERO, Usd
 
 D = Config.deployment
@@ -220,6 +220,46 @@ def test_a_trial_says_what_its_strategy_expects() -> None:
     assert isinstance(decision, Start)
     usd = problem.price(A).for_seconds(7200)
     assert decision.requests[0].reason == f"listed; expected 2 h (1 h .. 4 h) and {usd} there"
+
+
+@pytest.mark.parametrize(
+    ("chance", "told"),
+    [
+        (0.12, "; fits the limits with probability 12%"),
+        (0.001, "; fits the limits with probability under 1%"),
+        (1.0, ""),
+        (None, ""),
+    ],
+)
+def test_a_trial_that_may_not_fit_says_how_likely_it_does(chance: float | None, told: str) -> None:
+    """Else nobody sees why a training that is expected to cost more than the budget was worth a look."""
+    problem = make_problem(goal=BUDGET)
+    expectation = Expectation(samples_per_second=problem.work_samples / 7200, deviation=math.log(2) / 1.96)
+
+    class Expecting(Listed):
+        def suggest(self, *args: Any, **others: Any) -> tuple[Suggestion, ...]:
+            found = Listed.suggest(self, *args, **others)
+            return tuple(replace(each, expected=expectation, chance=chance) for each in found)
+
+    decision = ask(search(strategy=Expecting(configs=(A,))), new_run(problem))
+    assert isinstance(decision, Start)
+    assert decision.requests[0].reason.startswith(f"listed{told}; expected 2 h (1 h .. 4 h)")
+    unlimited = ask(search(strategy=Expecting(configs=(A,))), new_run(make_problem()))
+    assert isinstance(unlimited, Start)
+    assert "probability" not in unlimited.requests[0].reason, "there is nothing to fit"
+
+
+@pytest.mark.parametrize("name", ["auto", "heterbo"])
+def test_strategies_say_how_likely_a_trial_fits(name: str) -> None:
+    problem = make_problem(goal=BUDGET)
+    firsts = {config.instance: config for config in reversed(problem.space.configs)}.values()
+    history = History(tuple(measured(problem, config, 12.0) for config in firsts))
+    remaining = Remaining(usd=Usd.of(60), seconds=None, allowed=np.ones(len(problem.space), dtype=bool))
+    (found, *_) = strategy(name).suggest(problem, history, remaining, 1)
+    assert found.chance is not None
+    assert 0 < found.chance <= 1
+    poor, *_ = strategy(name).suggest(problem, history, replace(remaining, usd=Usd.of(30)), 1)
+    assert poor.chance is None or poor.config != found.config or poor.chance < found.chance
 
 
 def test_a_refused_trial_concludes_the_search_with_the_reason() -> None:

@@ -268,7 +268,7 @@ def test_if_nothing_keeps_the_limit_the_nearest_miss_is_named(play: Callable[...
     miss = nearest_miss(record)
     assert miss is not None
     assert (miss.config, miss.reason) == (config(1), RejectionReason.BREAKS_SLO)
-    assert "p99 10 ms over the limit at 100/s" in check_reports(record)
+    assert "p99 60 ms, over the limit of 50 ms, at 100/s" in check_reports(record)
 
 
 def test_a_requested_rate_is_offered_and_paid_for(play: Callable[..., SearchRun]) -> None:

@@ -116,7 +116,7 @@ def test_untried_types_have_one_entry_per_reason() -> None:
     run = budget_run()
     untried = [entry for entry in rejected(run) if entry.reason is RejectionReason.NOT_TRIED]
     assert [entry.subject for entry in untried] == ["138 other node counts of c5.xlarge, c5n.4xlarge and p2.xlarge"]
-    assert untried[0].text == "not tried"
+    assert untried[0].text == f"not tried: {run.stopped}"
     assert untried[0].instances == ("c5.xlarge", "c5n.4xlarge", "p2.xlarge")
     few = [entry for entry in rejected(with_trials(run, run.trials[7:])) if entry.reason is RejectionReason.NOT_TRIED]
     assert [entry.subject for entry in few] == [
@@ -133,7 +133,17 @@ def test_a_tie_names_its_tie_breaker() -> None:
     noisy = replace(run.problem, noise=0.03)
     entry = reasons(with_choice(replace(run, problem=noisy), plans[17]))["20 x p2.xlarge"]
     assert entry.reason is RejectionReason.TIED
-    assert entry.text == f"takes 1.3% less time, within 3% of it, but {plans[20].usd - plans[17].usd} more expensive"
+    assert entry.text == f"takes 1.3% less time, within 3% of it, but costs {plans[20].usd - plans[17].usd} more"
+    pairs = [
+        (plan, each)
+        for plan in measured_plans(run)
+        for each in reasons(with_choice(run, plan)).values()
+        if each.reason is RejectionReason.SLOWER and each.plan is not None and each.plan.usd > plan.usd
+    ]
+    assert pairs
+    for plan, each in pairs:
+        assert each.plan is not None
+        assert each.text.endswith(f" and costs {each.plan.usd - plan.usd} more")
     late = replace(noisy, goal=Goal(minimize=Objective.COST, deadline_seconds=20 * 3600.0))
     slow = reasons(with_choice(replace(run, problem=late), plans[8]))["1 x p2.xlarge"]
     assert slow.reason is not RejectionReason.TIED

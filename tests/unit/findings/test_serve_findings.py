@@ -92,7 +92,7 @@ def test_a_latency_of_seconds_over_the_limit_is_in_seconds() -> None:
     load = run.trials[0].trial.load if isinstance(run.trials[0].trial, Measurement) else None
     assert load is not None
     late = with_load_test(run, 0, load=replace(load, p99_seconds=1.24))
-    assert of_batch(late, 1).text == "p99 1.19 s over the limit at 100/s"
+    assert of_batch(late, 1).text == "p99 1.24 s, over the limit of 50 ms, at 100/s"
 
 
 def test_a_rate_beyond_the_one_asked_for_is_worth_nothing() -> None:
@@ -122,9 +122,9 @@ def test_why_one_that_meets_the_goal_lost(minimize: Objective, rate: float, reas
 
 def test_one_that_breaks_the_limit_says_by_how_much() -> None:
     entry = of_batch(serving_run(), 16)
-    assert (entry.reason, entry.text) == (RejectionReason.BREAKS_SLO, "p99 150 ms over the limit at 280/s")
+    assert (entry.reason, entry.text) == (RejectionReason.BREAKS_SLO, "p99 200 ms, over the limit of 50 ms, at 280/s")
     median = of_batch(serving_run(replace(COST, slo=Slo(seconds=0.03, percentile=50))), 16)
-    assert median.text == "p50 20 ms over the limit at 280/s"
+    assert median.text == "p50 50 ms, over the limit of 30 ms, at 280/s"
 
 
 def test_requests_that_failed_break_the_limit() -> None:
@@ -144,7 +144,7 @@ def test_a_language_model_that_breaks_a_limit_says_which_and_by_how_much() -> No
     assert load.tokens is not None
     slow = replace(load, tokens=replace(load.tokens, ttft=(0.5, 0.7, 0.75)))
     entry = of_batch(with_load_test(run, 0, load=slow), 1)
-    text = "ttft p99 50 ms over the limit with 8 in flight"
+    text = "ttft p99 750 ms, over the limit of 700 ms, with 8 in flight"
     assert (entry.reason, entry.text) == (RejectionReason.BREAKS_SLO, text)
     failed = of_batch(with_load_test(run, 0, load=replace(slow, errors=3)), 1)
     assert failed.text == "3 of 100 requests failed"

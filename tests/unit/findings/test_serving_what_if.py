@@ -58,7 +58,7 @@ def test_rate_that_is_held_by_less_costs_less() -> None:
                 each.requests_per_second >= rate and each.seconds[0] is not None and each.seconds[0] <= P99
             )
     short = next(each for each in asked(serving_run(), rate=200, p99=P99).options if not each.fits)
-    assert short.text in ("held 100 of 200 requests/s", "p99 150 ms over the limit at 280/s")
+    assert short.text in ("held 100 of 200 requests/s", "p99 200 ms, over the limit of 50 ms, at 280/s")
 
 
 def test_what_failed_its_verification_is_not_chosen() -> None:

@@ -177,6 +177,9 @@ def test_skipped_trials_are_among_the_decisions_with_their_price_and_what_was_fr
     assert any(text.startswith("Chose 20 x p2.xlarge: ") for text in texts)
     assert texts.index(next(text for text in texts if text.startswith("Chose"))) == len(texts) - 2
     assert texts[-1].startswith("Trained on 20 x p2.xlarge")
+    final = run.steps[-1]
+    assert final.outcome is not None
+    assert lines[-1].seconds == final.started_seconds + final.outcome.seconds, "when it was done"
     assert [line.seconds for line in lines] == sorted(line.seconds for line in lines)
     assert all(unescape(text) in unescape(html_of(run)) for text in texts)
 

@@ -25,11 +25,13 @@ from tests.report_samples import (
 from mlcd.errors import BadInput
 from mlcd.findings import shown
 from mlcd.findings.batches import paid_by
+from mlcd.report.frame import series
 from mlcd.report.labels import Box, Label, place
 from mlcd.report.pictures import pictures_of
 from mlcd.report.svg import Drawing, number
 from mlcd.report.ticks import Scale, doubling_ticks, fitted_scale, money_ticks, number_ticks, time_ticks
 from mlcd.run.run import SearchRun
+from mlcd.trial.outcome import Status
 from mlcd.units import Usd, format_seconds
 
 EVERY: dict[str, Callable[[], Any]] = {**SAMPLES, **SERVING, **SERVERLESS}
@@ -355,3 +357,19 @@ def test_the_speed_picture_has_a_curve_per_batch() -> None:
     text = picture_of(batches_run(), "speed")
     for batch in (64, 256, 512):
         assert f">B = {batch}<" in text
+
+
+def test_type_has_one_look_in_all_runs_of_a_job() -> None:
+    """By its place in the job, whatever was chosen or tried first."""
+    run = shown(budget_run())
+    types = list(dict.fromkeys(config.instance for config in run.problem.space))
+    looks = series(run)
+    assert len(looks) > 1
+    assert {name: look.css for name, look in looks.items()} == {name: f"s{types.index(name)}" for name in looks}
+    assert {look.shape for look in looks.values()} == {types.index(name) for name in looks}
+    last = tuple(step for step in run.steps if step.config["instance"] == types[-1])
+    alone = shown(replace(run, steps=last, verdict=None, findings=None, status=Status.INTERRUPTED))
+    line = next(each for each in pictures_of(alone) if each.name == "timeline").draw(760.0)
+    assert set(re.findall(r'class="(c-s[0-9])"', line)) == {f"c-s{len(types) - 1}"}, "the time line has the same"
+    later = shown(replace(run, steps=run.steps[-3:], findings=None))
+    assert all(look == looks[name] for name, look in series(later).items())

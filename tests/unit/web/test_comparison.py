@@ -38,6 +38,21 @@ def test_training_on_functions_has_no_search_that_was_cheapest() -> None:
     assert found["Kind"].values == ("serve", "serverless")
 
 
+def test_training_has_what_it_took_beside_what_was_expected() -> None:
+    run = budget_run()
+    paid = shown(run).train_findings.receipt
+    found = facts(run, SAMPLES["infeasible"]())
+    assert found["Its cost, actual"].values == (str(paid.run_usd), "-")
+    assert found["Its time, actual"].values == (format_seconds(paid.run_seconds or 0.0), "-")
+    assert "Its cost, actual" not in facts(serving_run(), serverless_run())
+
+
+def test_least_of_different_kinds_is_not_marked() -> None:
+    found = facts(budget_run(), serving_run())
+    assert found["Spent in all"].differs
+    assert all(each.best == () for each in found.values())
+
+
 def test_equal_least_values_are_all_marked() -> None:
     first, second = budget_run(), SAMPLES["infeasible"]()
     found = facts(second, first, second)

@@ -10,12 +10,14 @@ from starlette.requests import Request
 from tests.ui_page import JOB
 
 import mlcd
+import mlcd.web
 from mlcd.errors import BadInput
+from mlcd.report.decisions import DecisionLine, decisions
 from mlcd.trial.outcome import Status
 from mlcd.web.api_types import BenchesJson
 from mlcd.web.pages import Pages
 from mlcd.web.records import NoSuchRun, Records
-from mlcd.web.run_page import WIDTHS
+from mlcd.web.run_page import MOST_DECISIONS, WIDTHS
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +48,28 @@ def test_only_the_parts_that_are_asked_for_are_drawn(pages: Pages, run_id: str) 
     assert 'viewBox="0 0 380' in found
     assert "Chose " in found
     assert "nonsense" not in found
+
+
+def test_decisions_are_all_there_and_the_last_ones_at_once(pages: Pages, run_id: str) -> None:
+    """Nothing is cut off: what is not shown at once is named with its number."""
+    run = pages._run_page.outline(run_id).run
+    lines = [DecisionLine(seconds=float(at), what="tried", text=f"number {at}.") for at in range(MOST_DECISIONS + 3)]
+    draw = pages._run_page._part
+
+    def drawn(count: int) -> str:
+        return str(draw("decisions", lines=lines[:count], note="", most_decisions=MOST_DECISIONS))
+
+    few, many = drawn(MOST_DECISIONS), drawn(MOST_DECISIONS + 3)
+    assert "earlier" not in few
+    assert few.count("<li") == MOST_DECISIONS
+    hidden, _, shown = many.partition("</details>")
+    assert "<summary>3 earlier</summary>" in hidden
+    assert (hidden.count("<li"), shown.count("<li")) == (3, MOST_DECISIONS)
+    assert "number 2." in hidden
+    assert f"number {MOST_DECISIONS + 2}." in shown
+    assert str(pages._run_page._decisions(run, "wide")).count("<li") == len(decisions(run))
+    css = (Path(mlcd.web.__file__).parent / "static" / "ui.css").read_text()
+    assert "overflow" not in next(line for line in css.splitlines() if line.startswith(".decisions {"))
 
 
 def test_every_part_is_drawn_at_every_width(pages: Pages, run_id: str) -> None:

@@ -1,8 +1,9 @@
 """Why another one was not chosen: asked by instance type, or by configuration of a server."""
 
-import re
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from markupsafe import escape
 from tests.report_kind_samples import fallen_run, nothing_serves_run, serverless_run, serving_run
@@ -20,26 +21,49 @@ from mlcd.report.serving import headroom_text, serving_verdict
 from mlcd.report.serving_html import serving_html
 from mlcd.report.step_words import miss_text
 from mlcd.report.verdict import verdict
+from mlcd.report.wording import sentence
 from mlcd.run.attempt import Ending
-from mlcd.run.findings import RejectedConfig, RejectionReason, UntriedState
+from mlcd.run.findings import RejectedConfig, RejectionReason, Untried, UntriedState
 from mlcd.run.kind import Kind
-from mlcd.run.run import SearchRun
-from mlcd.space import Space
+from mlcd.run.run import Run, SearchRun
+from mlcd.space import Config, Space
 from mlcd.spec.template import template
 from mlcd.trial.outcome import Status
 from mlcd.units import Usd, chance_text, format_seconds
 from mlcd.web.answer import tiles
 from mlcd.web.records import run_now
-from mlcd.web.why_not import FREE, MOST_ANSWERS, MOST_COUNTS, answers, caveats, compared, failure, reason, subjects
+from mlcd.web.why_not import FREE, MOST_ANSWERS, MOST_COUNTS, answer, caveats, compared, failure, reason, subjects
+from mlcd.web.why_short import MOST_WORDS
+
+
+def answers(run: Run[Any], subject: str) -> tuple[str, ...]:
+    """All that is said: in short, then in full."""
+    found = answer(run, subject)
+    return (*found.short, *found.more)
+
+
+def words(texts: Iterable[str]) -> int:
+    return sum(len(text.split()) for text in texts)
 
 
 def test_every_type_of_a_training_has_an_answer() -> None:
     for name, make in SAMPLES.items():
         run = shown(make())
         for instance in subjects(run):
-            found = answers(run, instance)
-            assert found, (name, instance)
-            assert len(found) <= MOST_ANSWERS + 2, "how many more, and what is free"
+            found = answer(run, instance)
+            assert found.short, (name, instance)
+            assert len(found.more) <= MOST_ANSWERS + 2, "how many more, and what is free"
+
+
+def test_answer_comes_first_and_is_short() -> None:
+    """A reader has it in half a minute: the decisive number in the first sentence, the rest where it is asked for."""
+    for make in SAMPLES.values():
+        run = shown(make())
+        for instance in subjects(run):
+            first, *lines = answer(run, instance).short
+            assert words([first]) <= MOST_WORDS, first
+            assert len(lines) <= 2
+            assert words([first, *lines]) <= (60 if len(lines) > 1 else 50 if lines else 30), (first, lines)
     assert subjects(shown(budget_run())) == tuple(USD_PER_NODE_HOUR)
 
 
@@ -109,7 +133,7 @@ def with_rejected(run: SearchRun, *rejected: RejectedConfig) -> str:
 
 
 def test_type_that_was_not_tried_is_told_why_for_itself() -> None:
-    """Not the reason of a group of many types: for each state, the one that came nearest; then why the search ended."""
+    """Not what is said of many types: of each reason, the one that came nearest; then why the search ended."""
     run = shown(budget_run())
     group = RejectedConfig(
         subject="all 9", reason=RejectionReason.NOT_TRIED, text="not tried", instances=("c5.xlarge", "p2.xlarge")
@@ -118,58 +142,148 @@ def test_type_that_was_not_tried_is_told_why_for_itself() -> None:
     states = {each.state for each in untried}
     assert UntriedState.REFUSED in states
     assert len(states) > 1
-    chosen, *told = answers(with_findings(run, rejected=(group,), account=()), "p2.xlarge")
-    assert chosen == f"{run.choice and run.choice.config} was chosen."
-    short, *told = told
-    assert short.startswith("Not tried, of those on the map: ")
+    chosen = f"{run.choice and run.choice.config} was chosen."
+    found = answer(with_findings(run, rejected=(group,), account=()), "p2.xlarge")
+    assert found.short[0] == chosen
+    assert any("on the map: " in line for line in found.short)
     few = Space(run.problem.space.knobs, tuple({each.config for each in untried} | {run.choice.config}))  # type: ignore[union-attr]
     whole = with_findings(run, rejected=(), account=())
     prices = (run.problem.usd_per_hour[0],) * len(few)
     small = replace(whole, problem=replace(whole.problem, space=few, usd_per_hour=prices, stretch=()))
-    assert answers(small, "p2.xlarge")[1].startswith("Not tried: ")
-    assert sum(int(each) for each in re.findall(r"(\d+), because", short)) == len(untried)
+    assert not any("on the map" in line for line in answer(small, "p2.xlarge").short)
     refusals = sum(each.state is UntriedState.REFUSED for each in untried)
-    assert f"{refusals}, because a trial does not fit the limits" in short
-    assert len(told) == len(states)
+    assert any(f"{refusals} whose trial does not fit" in line for line in found.short)
+    assert len(found.more) == len(states)
     for state in states:
         of_state = [each for each in untried if each.state is state]
-        assert any(line.partition(":")[0].startswith(str(each.config)) for line in told for each in of_state), state
-        assert any(each.text.removeprefix("not tried; the model") in line for line in told for each in of_state), state
-    assert not any("all 9" in line for line in told)
+        assert any(line.partition(":")[0].startswith(str(each.config)) for line in found.more for each in of_state)
+        assert any(each.text.removeprefix("not tried; the model") in line for line in found.more for each in of_state)
+    assert not any("all 9" in line for line in found.more)
     refused = with_findings(
         run, rejected=(group,), account=(), untried=tuple(u for u in untried if u.state is UntriedState.REFUSED)
     )
-    _, money = answers(refused, "p2.xlarge")  # one reason, which needs no summary
+    (money,) = answer(refused, "p2.xlarge").more
     assert run.stopped not in money, "the money, not the end of the search"
     first = next(each for each in untried if each.state is UntriedState.REFUSED)
     assert money.startswith(f"{first.config} and "), "of one type, fewer nodes have the cheaper trial"
     assert "more of its type, whose trials cost no less: not tried, because its trial costs up to" in money
     assert f" kept to train on {run.choice and run.choice.config}" in money
+    other = replace(refused, verdict=replace(run.verdict, choice=None))  # type: ignore[type-var]
+    (short,) = answer(other, "p2.xlarge").short
+    assert short.startswith(f"Not tried: a trial of {first.config}, the cheapest of {refusals}, costs up to $")
+    assert short.endswith(" is free."), "what is kept is told in full only"
     old = tuple(replace(each, text=each.text.partition(" besides")[0]) for each in refused.train_findings.untried)
-    assert answers(with_findings(refused, untried=old), "p2.xlarge")[-1] == FREE, "which named no amount"
+    assert answer(with_findings(refused, untried=old), "p2.xlarge").more[-1] == FREE, "which named no amount"
     unknown = with_findings(run, rejected=(group,), account=(), untried=())
     assert answers(unknown, "p2.xlarge") == (chosen, "All 9: not tried.")
+
+
+def test_those_over_the_budget_are_not_called_late() -> None:
+    """One group for each reason: over the budget, later than the deadline, both; each names its own nearest."""
+    run = shown(budget_run())
+    kept = replace(run.train_findings.receipt, cap_usd=Usd.of(100), cap_seconds=36_000.0)
+    paid = replace(kept, search_usd=Usd.of(10), search_seconds=3600.0, earlier=(), beside_seconds=0.0)
+    spare = [c for c in run.problem.space if c.instance == "p2.xlarge"][:4]
+    values = [(36_000.0, 50.0), (18_000.0, 120.0), (14_400.0, 150.0), (72_000.0, 200.0)]
+    untried = tuple(
+        Untried(
+            config=config,
+            state=UntriedState.OVER_LIMIT,
+            text=f"not tried; the model expects it{paid.over_text(seconds, Usd.of(usd))}",
+            seconds=seconds,
+            usd=Usd.of(usd),
+        )
+        for config, (seconds, usd) in zip(spare, values, strict=True)
+    )
+    assert untried[3].text.endswith("over the $90.00 left and later than the 9 h left")
+    late, over, dearer, both = untried
+    asked = with_findings(run, receipt=paid, rejected=(), account=(), untried=untried)
+    _, told = answer(asked, "p2.xlarge").short
+    assert told == (
+        "Not tried, on the map: 2 expected over the $90.00 left; 1 over both limits; 1 later than the 9 h left."
+    )
+    assert answer(asked, "p2.xlarge").more == (
+        f"{over.config} and 1 more of its type: {over.text}.",
+        f"{both.config}: {both.text}.",
+        f"{late.config}: {late.text}.",
+    )
+    other = replace(asked, verdict=replace(run.verdict, choice=None))  # type: ignore[type-var]
+    assert answer(other, "p2.xlarge").short[0] == (
+        f"Not tried: {over.config}, the cheapest of 2, is expected to cost $120.00, over the $90.00 left."
+    )
+    alone = with_findings(other, untried=(late,))
+    assert answer(alone, "p2.xlarge").short == (
+        f"Not tried: {late.config} is expected to take 10 h, later than the 9 h left.",
+    )
+    assert dearer.config != over.config
+
+
+def test_best_of_those_tried_is_named_with_what_decides() -> None:
+    run = shown(budget_run())
+    measured = [each for each in run.train_findings.rejected if each.plan is not None]
+    fitting = next(each for each in measured if each.reason is RejectionReason.SLOWER)
+    assert fitting.config is not None
+    instance = fitting.config.instance
+    other = replace(run, verdict=replace(run.verdict, choice=None))  # type: ignore[type-var]
+    (told,) = answer(with_findings(other, rejected=(fitting,), account=(), untried=()), instance).short
+    assert told == f"{fitting.subject}, the only one tried, {fitting.text}."
+    over = replace(fitting, reason=RejectionReason.OVER_BUDGET, subject="9 x it")
+    (told,) = answer(with_findings(other, rejected=(over, fitting), account=(), untried=()), instance).short
+    assert told == f"{fitting.subject}, the best of 2 tried, {fitting.text}.", "the best that fits"
+    text = (
+        "takes 64% longer, and would cost $227.14 with the search: $127.14 over the budget and would end 2 h 9 min late"
+    )
+    both = replace(over, text=text, subject="16 x p3.2xlarge, B = 512")
+    found = answer(with_findings(other, rejected=(both,), account=(), untried=()), instance)
+    assert found.short == (f"{both.subject} {text.partition(' and would end')[0]}.",), "cut between two limits"
+    assert found.more == (f"{both.subject}: {text}.",)
+    failed = replace(both, plan=None, reason=RejectionReason.FAILED, text=" ".join(["word"] * 40))
+    found = answer(with_findings(other, rejected=(failed,), account=(), untried=()), instance)
+    assert found.short[0].endswith("word ...")
+    assert words(found.short) == MOST_WORDS + 1
 
 
 def test_end_of_the_search_is_the_reason_of_those_that_could_have_been_tried() -> None:
     """The reason first, then what the model expects, beside the choice."""
     run = shown(budget_run())
     assert run.choice is not None
-    one = run.train_findings.untried[0]
+    one = next(each for each in run.train_findings.untried if each.config.instance != run.choice.config.instance)
     text = "not tried; the model expects 2 h (95%: 1 h to 4 h) and $50.00"
     expected = replace(one, state=UntriedState.PREDICTED, text=text, seconds=7200.0, usd=Usd.of(50))
     instance = one.config.instance
-    *_, told = answers(with_findings(run, rejected=(), account=(), untried=(expected,)), instance)
-    assert told == (
-        f"{one.config}: not tried, because the search ended: {run.stopped}. The model expects 2 h (95%: 1 h to 4 h) and"
-        f" $50.00, against {format_seconds(run.choice.seconds)} and {run.choice.usd} of the choice."
+    found = answer(with_findings(run, rejected=(), account=(), untried=(expected,)), instance)
+    takes = format_seconds(run.choice.seconds)
+    assert run.choice.seconds > 7200.0
+    assert found.short == (
+        f"Not tried: {one.config} is expected to take 2 h; the choice takes {takes}.",
+        f"The search ended: {run.stopped}.",
     )
+    (told,) = found.more
+    assert told == (
+        f"{one.config}: not tried, because the search ended: {run.stopped}. {sentence(text.partition('; ')[2])},"
+        f" against {takes} and {run.choice.usd} of the choice."
+    )
+    slow = replace(expected, seconds=run.choice.seconds * 2)
+    assert len(answer(with_findings(run, rejected=(), account=(), untried=(slow,)), instance).short) == 1
+    of_choice = answer(
+        with_findings(run, rejected=(), account=(), untried=(replace(slow, config=_other(run)),)),
+        run.choice.config.instance,
+    )
+    slower = format_seconds(run.choice.seconds * 2)
+    assert of_choice.short[1] == f"1 other is expected to fit, but in {slower}."
     plain = replace(expected, state=UntriedState.NOT_TRIED, text="not tried")
-    *_, told = answers(with_findings(run, rejected=(), account=(), untried=(plain,)), instance)
-    assert told == f"{one.config}: not tried, because the search ended: {run.stopped}."
+    found = answer(with_findings(run, rejected=(), account=(), untried=(plain,)), instance)
+    assert found.short == (f"Not tried: {one.config}, because the search ended: {run.stopped}.",)
     over = replace(expected, state=UntriedState.OVER_LIMIT, text=f"{text}, over the $9.00 left")
     *_, told = answers(with_findings(run, rejected=(), account=(), untried=(over,)), instance)
     assert told == f"{one.config}: {text}, over the $9.00 left."
+
+
+def _other(run: SearchRun) -> Config:
+    """One of the type that was chosen."""
+    choice = run.choice
+    assert choice is not None
+    return next(c for c in run.problem.space if c.instance == choice.config.instance and c != choice.config)
 
 
 def test_rival_that_counts_as_equal_is_no_reason() -> None:
@@ -212,6 +326,13 @@ def test_configurations_of_a_server_are_explained() -> None:
             (told,) = answers(run, str(other.config))
             assert told.startswith("Not tried")
     assert run.serve_findings.rejected[0].subject in reason(shown(serving_run()))
+
+
+def test_what_cannot_be_asked_about_has_no_answer() -> None:
+    """A server on this machine has no instance types."""
+    for run in (serving_run(), budget_run()):
+        assert answers(shown(run), "") == ()
+        assert answers(shown(run), "p9.nothing") == ()
 
 
 def test_untried_configurations_of_a_server_are_explained() -> None:

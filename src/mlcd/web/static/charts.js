@@ -54,13 +54,15 @@ function mark(ctx, shape, x, y, size) {
 
 /**
  * Points of several groups. groups: [{name, points: [{x, y, label, name, faded, ring, front}]}]: `name` stands beside
- * the mark where there are few, a line goes through those on the front.
+ * the mark where there are few, a line goes through those on the front. A group's `look` is the place of its colour and
+ * shape, by default its own place.
  * text: {x, y} make the labels of the axes, which are logarithmic where values differ by a factor of LOG_FROM.
  * limits: {x, y} are drawn where they are near the points.
  */
 export function scatter(place, groups, { text, limits = {}, height = 320 }) {
   place.replaceChildren();
   if (!groups.some((group) => group.points.length)) return null;
+  const look = (at) => groups[at].look ?? at;
   const muted = colour("muted");
   const grid = { stroke: colour("grid"), width: 1 };
   const all = groups.flatMap((group) => group.points);
@@ -83,8 +85,8 @@ export function scatter(place, groups, { text, limits = {}, height = 320 }) {
       const x = chart.valToPos(point.x, "x", true);
       const y = chart.valToPos(point.y, "y", true);
       ctx.globalAlpha = point.faded ? 0.3 : 1;
-      ctx.fillStyle = colour(`s${(at - 1) % 6}`);
-      mark(ctx, SHAPES[(at - 1) % SHAPES.length], x, y, 5 * scale);
+      ctx.fillStyle = colour(`s${look(at - 1) % 6}`);
+      mark(ctx, SHAPES[look(at - 1) % SHAPES.length], x, y, 5 * scale);
       ctx.fill();
       if (point.ring) {
         ctx.globalAlpha = 1;
@@ -185,8 +187,8 @@ export function scatter(place, groups, { text, limits = {}, height = 320 }) {
   groups.forEach((group, at) => {
     const item = document.createElement("span");
     const dot = document.createElement("i");
-    dot.style.background = colour(`s${at % 6}`);
-    dot.className = SHAPES[at % SHAPES.length];
+    dot.style.background = colour(`s${look(at) % 6}`);
+    dot.className = SHAPES[look(at) % SHAPES.length];
     item.append(dot, group.name);
     legend.append(item);
   });

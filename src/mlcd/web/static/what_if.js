@@ -10,6 +10,8 @@ const field = (name) => document.getElementById(name);
 const out = (name) => root.querySelector(`[data-out="${name}"]`);
 const budget = new Slider("budget", { from: root.dataset.budget, most: root.dataset.mostUsd, least: 1, text: usd });
 const deadline = new Slider("deadline", { from: root.dataset.deadline, most: root.dataset.mostSeconds, least: 60, text: duration });
+const known = JSON.parse(root.dataset.types); // the types of the job, whose place is their look
+const PALETTE = 6;
 let turn = 0;
 
 function showWeight() {
@@ -53,6 +55,9 @@ function show(found) {
   out("text").textContent = found.text;
   out("total_seconds").textContent = found.total_seconds === null ? "-" : duration(found.total_seconds);
   out("total_usd").textContent = found.total_usd === null ? "-" : usd(found.total_usd);
+  const split = (text, spent, expected) => (found.choice === null ? "" : `search ${text(spent)}, training ${text(expected)} expected`);
+  out("split_seconds").textContent = split(duration, found.spent_seconds, found.choice_seconds);
+  out("split_usd").textContent = split(usd, found.spent_usd, found.choice_usd);
   const options = document.createElement("tbody");
   for (const each of found.options) {
     const row = options.insertRow();
@@ -62,8 +67,9 @@ function show(found) {
   }
   out("options").replaceChildren(...options.rows);
   const steps = document.createElement("tbody");
-  for (const each of found.steps) cells(stepRow(steps, each, found), [[usd(each.budget_usd), "", "from"], [each.text, "c"], [duration(each.seconds), "n", "time"], [usd(each.usd), "n", "cost"]]);
+  for (const each of found.steps) cells(stepRow(steps, each, found), [[usd(each.budget_usd), "", "from"], [each.text, "c"], [duration(each.seconds), "n", "time"], [usd(each.usd), "n", "cost"], [usd(each.worst_usd), "n", "at most"]]);
   out("steps").replaceChildren(...steps.rows);
+  document.getElementById("more-budget").hidden = !found.steps.length;
   const types = new Map();
   for (const each of found.options) {
     const name = each.config.instance;
@@ -71,7 +77,8 @@ function show(found) {
     if (!types.has(name)) types.set(name, []);
     types.get(name).push({ x: each.seconds, y: each.usd, label, name: each.text, faded: !each.fits, ring: each.text === found.choice, front: each.on_front });
   }
-  const groups = [...types].map(([name, points]) => ({ name, points }));
+  const order = known.length <= PALETTE ? known : known.filter((name) => types.has(name));
+  const groups = [...types].map(([name, points]) => ({ name, points, look: order.indexOf(name) })).sort((a, b) => a.look - b.look);
   scatter(document.getElementById("front"), groups, { limits, text: { x: asTime, xTicks: timeTicks, y: asMoney, xName: "training time", yName: "training cost" } });
 }
 

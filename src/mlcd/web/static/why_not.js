@@ -5,22 +5,40 @@ import { ask } from "./ui.js";
 const root = document.getElementById("run");
 const run = encodeURIComponent(root.dataset.run);
 
-async function answer(choice) {
-  const place = document.getElementById("why-not-answers");
-  const of = choice.value;
-  let lines = [];
-  if (of !== "") {
-    try {
-      const found = await ask(`/api/runs/${run}/why-not?of=${encodeURIComponent(of)}`);
-      lines = found.answers.length ? found.answers : ["Nothing is recorded of it."];
-    } catch (error) { lines = [error.message]; }
-  }
-  if (choice.value !== of) return;
-  place.replaceChildren(...lines.map((text) => {
+let turn = 0;
+let shown = ""; // what the answer on the page is about
+
+function put(list, lines) {
+  list.replaceChildren(...lines.map((text) => {
     const line = document.createElement("li");
     line.textContent = text;
     return line;
   }));
+}
+
+/** Only the last question is answered; until then "..." stands there, or the answer to the same question. */
+async function answer(choice) {
+  const place = document.getElementById("why-not-answers");
+  const more = document.getElementById("why-not-more");
+  const of = choice.value;
+  const mine = ++turn;
+  if (of !== shown) {
+    shown = of;
+    more.hidden = true;
+    more.open = false;
+    put(place, of === "" ? [] : ["..."]);
+  }
+  if (of === "") return;
+  place.setAttribute("aria-busy", "true");
+  let found;
+  try {
+    found = await ask(`/api/runs/${run}/why-not?of=${encodeURIComponent(of)}`);
+  } catch (error) { found = { answers: [error.message], more: [] }; }
+  if (mine !== turn) return;
+  put(place, found.answers.length ? found.answers : ["Nothing is recorded of it."]);
+  put(more.querySelector("ul"), found.more);
+  more.hidden = !found.more.length;
+  place.removeAttribute("aria-busy");
 }
 
 /** What is shown is asked again when the run has changed; a server's configurations come one by one. */
