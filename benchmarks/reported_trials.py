@@ -38,7 +38,7 @@ OURS = ("auto", "auto:least-trial=1")
 """The second ends no trial early: what ending them brings."""
 STRATEGIES = (*OURS, "heterbo", Oracle.name)
 """Those that are not ours with thrown work: with other work, the table without reports has heterbo."""
-SEEDS = 3
+SEEDS = 10
 REPORT_NOISE = 0.05
 """The simulator's deviation between steps; docs/bench.md has what was measured on real nodes."""
 OTHER_NOISES = (0.02, 0.1)
