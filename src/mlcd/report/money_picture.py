@@ -28,6 +28,7 @@ _NAMES = {
     Kind.SERVERLESS: ("spent on epochs", ""),
 }
 
+_UNLIMITED = "What was spent, and what was reserved so that the run could still be finished. There is no budget."
 _SEARCH = (
     "What was spent, and what was reserved so that the run could still be finished: both together never pass the limit."
     " What is between them and the limit is free for more trials."
@@ -55,10 +56,16 @@ def money(record: AnyRun) -> Picture:
     return Picture(
         name="money",
         title="The money",
-        description=_EPOCHS if record.kind is Kind.SERVERLESS else _SEARCH,
+        description=_described(record),
         table=table,
         draw=partial(_svg, record, drawn, table),
     )
+
+
+def _described(record: AnyRun) -> str:
+    if record.kind is Kind.SERVERLESS:
+        return _EPOCHS
+    return _UNLIMITED if record.problem.goal.budget is None else _SEARCH
 
 
 def _points(record: AnyRun) -> list[_Point]:

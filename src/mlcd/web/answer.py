@@ -39,8 +39,9 @@ def tiles(run: Run[Any], now: RunNowJson, goal: str) -> tuple[Tile, ...]:
 
 
 def _why(goal: str, run: Run[Any]) -> str:
-    what = "It" if run.kind is Kind.SERVERLESS else "The search"
-    ended = f" {what} ended: {run.stopped}." if run.stopped else ""
+    """The goal; where nothing was chosen, also why the search ended, which the decisions say of all runs."""
+    is_answered = run.kind is Kind.SERVERLESS or cast(SearchRun, run).choice is not None
+    ended = "" if is_answered or not run.stopped else f" The search ended: {run.stopped}."
     return f"{sentence(goal)}.{ended}"
 
 
@@ -83,7 +84,7 @@ def _at_most(run: SearchRun) -> tuple[str, str]:
 
 
 def _expected(text: str, most: str) -> str:
-    return f" ({', '.join(filter(None, (f'{text} expected', most.replace('(', '').replace(')', ''))))})" if text else ""
+    return f" ({', '.join(filter(None, (f'{text} expected', most.partition(' (')[0])))})" if text else ""
 
 
 def _of_server(run: SearchRun, now: RunNowJson, goal: str) -> tuple[Tile, ...]:

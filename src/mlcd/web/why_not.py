@@ -91,7 +91,9 @@ def compared(run: Run[Any]) -> tuple[str, str]:
     if run.kind is Kind.TRAIN:
         saved = saving_texts(cast(SearchRun, run))
         return "What did the search save?", f"Compared with {'; with '.join(saved)}." if saved else ""
-    return "Is a plain instance better?", instances_text(cast(EpochRun, run)) if run.kind is Kind.SERVERLESS else ""
+    return "Is a plain instance better, as estimated?", instances_text(
+        cast(EpochRun, run)
+    ) if run.kind is Kind.SERVERLESS else ""
 
 
 def caveats(run: Run[Any]) -> tuple[str, ...]:

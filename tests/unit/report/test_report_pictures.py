@@ -105,6 +105,14 @@ def test_the_search_is_drawn_trial_by_trial() -> None:
     assert text.count('class="ring"') == 1
 
 
+def test_the_money_picture_names_a_limit_only_where_there_is_one() -> None:
+    told = {name: shown(SAMPLES[name]()) for name in ("budget", "deadline")}
+    texts = {name: next(p for p in pictures_of(run) if p.name == "money").description for name, run in told.items()}
+    assert "never pass the limit" in texts["budget"]
+    assert "limit" not in texts["deadline"]
+    assert texts["deadline"].endswith("There is no budget.")
+
+
 def test_the_money_picture_reaches_the_total_and_the_cap() -> None:
     text = picture_of(budget_run(), "money")
     assert "limit $85.00" in text

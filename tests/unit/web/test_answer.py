@@ -33,13 +33,13 @@ def test_training_says_what_was_chosen_why_and_what_it_took() -> None:
     chosen, time, cost, trials = answered(run)
     assert run.choice is not None
     assert (chosen.what, chosen.value) == ("Chosen", str(run.choice.config))
-    assert chosen.small == f"Fastest for at most $10. The search ended: {run.stopped}."
+    assert chosen.small == "Fastest for at most $10."
     assert trials.value == str(len(run.trials))
     paid = shown(run).train_findings.receipt
     assert not paid.run_is_predicted
     assert (time.what, time.value) == ("Time, search and training", format_seconds(paid.total_seconds))
     assert (cost.what, cost.value) == ("Cost, search and training", str(paid.total_usd))
-    most = f"at most {run.choice.worst_usd} {assurance_text(run.problem.assurance)} sure"
+    most = f"at most {run.choice.worst_usd}"
     assert cost.small == f"training {paid.run_usd} ({run.choice.usd} expected, {most}), search {paid.search_usd}"
 
 
@@ -57,7 +57,9 @@ def test_training_that_has_not_ended_shows_what_is_expected() -> None:
 def test_training_that_has_just_begun_has_nothing_yet() -> None:
     run = replace(budget_run(), steps=(), verdict=None, findings=None, status=Status.RUNNING)
     assert [tile.value for tile in answered(run)] == ["nothing yet", "-", "-", "0"]
-    assert answered(SAMPLES["infeasible"]())[0].value == "nothing fits"
+    unfit = answered(SAMPLES["infeasible"]())[0]
+    assert unfit.value == "nothing fits"
+    assert "The search ended: " in unfit.small, "where nothing was chosen, that is the answer"
 
 
 def test_server_shows_rate_price_and_latency() -> None:

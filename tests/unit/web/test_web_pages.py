@@ -255,6 +255,6 @@ def test_first_screen_says_what_limits_the_answer_and_what_it_is_compared_with(t
         request = Request({"type": "http", "path_params": {"run_id": each.run_id}, "query_string": b"", "headers": []})
         brief[each.kind] = pages.run(request).partition('data-part="brief"')[2].partition("</section>")[0]
     assert "<b>What did the search save?</b> Compared with " in brief["train"]
-    assert "<b>Is a plain instance better?</b> " in brief["serverless"]
+    assert "<b>Is a plain instance better, as estimated?</b> " in brief["serverless"]
     (note,) = caveats(shown(server))
     assert f"<b>What limits it?</b> {note}" in brief["serve"]

@@ -479,7 +479,7 @@ def test_what_a_training_would_have_taken_otherwise_is_that_of_its_text() -> Non
     assert " ".join(first.split()) in " ".join(verdict(run).split())
     assert any(table.title == "Compared with not searching" for table in train_tables(run))
     functions = shown(serverless_run())
-    assert compared(functions) == ("Is a plain instance better?", instances_text(functions))
+    assert compared(functions) == ("Is a plain instance better, as estimated?", instances_text(functions))
     assert instances_text(functions)
     assert compared(shown(serving_run()))[1] == ""
     assert compared(replace(run, status=Status.RUNNING)) == ("", "")

@@ -70,6 +70,7 @@ function show(found) {
   for (const each of found.steps) cells(stepRow(steps, each, found), [[usd(each.budget_usd), "", "from"], [each.text, "c"], [duration(each.seconds), "n", "time"], [usd(each.usd), "n", "cost"], [usd(each.worst_usd), "n", "at most"]]);
   out("steps").replaceChildren(...steps.rows);
   document.getElementById("more-budget").hidden = !found.steps.length;
+  for (const button of root.querySelectorAll("[data-more]")) button.disabled = budget.value === null;
   const types = new Map();
   for (const each of found.options) {
     const name = each.config.instance;
@@ -123,7 +124,8 @@ for (const each of [budget, deadline]) each.onChange(decide);
 field("weight").addEventListener("input", () => { field("no-weight").checked = false; decide(); });
 field("no-weight").addEventListener("change", decide);
 for (const button of root.querySelectorAll("[data-more]")) button.addEventListener("click", () => {
-  budget.set(Math.max(0.01, (budget.value ?? Number(root.dataset.spentUsd)) + Number(button.dataset.more)));
+  if (budget.value === null) return; // no limit: there is nothing to add to, and no number to take from
+  budget.set(Math.max(0.01, budget.value + Number(button.dataset.more)));
   decide();
 });
 root.querySelector("form").addEventListener("reset", (event) => { event.preventDefault(); reset(); });
