@@ -82,7 +82,7 @@ def type_in_short(
         groups = groups if groups[0].state is UntriedState.PREDICTED else groups[1:]
     if not lead:
         return ()
-    barred = [_barred(run, group) for group in groups if group.state in _BARRED]
+    barred = [_barred(group) for group in groups if group.state in _BARRED]
     words = "Others not tried" if led else "Not tried"
     words += "" if run.status.is_final or run.stopped else " yet"
     some = "" if whole else ", on the map"
@@ -146,10 +146,11 @@ def _untried_lead(run: Run[Any], group: UntriedGroup) -> str:
     return in_short(f"Not tried: {name}{more}{_ended(run)}.")
 
 
-def _barred(run: Run[Any], group: UntriedGroup) -> str:
-    """`11 expected over the $92.92 left`."""
+def _barred(group: UntriedGroup) -> str:
+    """`11 expected over the budget`."""
     if group.state is UntriedState.OVER_LIMIT:
-        return f"{group.count} expected {_over(run, group.breaks)}"
+        over = "over the budget" if "budget" in group.breaks else "too late"
+        return f"{group.count} expected {over if len(group.breaks) == 1 else 'over both limits'}"
     told = "ruled out by other trials"
     return f"{group.count} {'whose trial does not fit' if group.state is UntriedState.REFUSED else told}"
 
