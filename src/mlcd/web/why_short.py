@@ -149,8 +149,9 @@ def _untried_lead(run: Run[Any], group: UntriedGroup) -> str:
 def _barred(group: UntriedGroup) -> str:
     """`11 expected over the budget`."""
     if group.state is UntriedState.OVER_LIMIT:
-        over = "over the budget" if "budget" in group.breaks else "too late"
-        return f"{group.count} expected {over if len(group.breaks) == 1 else 'over both limits'}"
+        names = {"budget": "over the budget", "deadline": "too late"}
+        broken = [names[limit] for limit in group.breaks] or ["over a limit"]
+        return f"{group.count} expected {broken[0] if len(broken) == 1 else 'over both limits'}"
     told = "ruled out by other trials"
     return f"{group.count} {'whose trial does not fit' if group.state is UntriedState.REFUSED else told}"
 
